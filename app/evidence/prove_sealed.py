@@ -382,10 +382,7 @@ async def sealed_parts(
 ) -> SealedParts:
     """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    All proofs are for the first checkpoint, preferably cosigned, that covers everything sealed
-    about the order.
-
-    others  ids of the other subjects
+    All proofs use the first checkpoint that covers the order, preferably a cosigned one.
     """
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}
@@ -450,11 +447,6 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order's place in the first suitable tree that contains the order.
-
-    If the order began on the UTC day of `as_of`, the newest tree before `as_of` is suitable.
-    Otherwise only trees of that day or later are.
-    """
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]
     if leaf_store.began_before(chain, as_of):

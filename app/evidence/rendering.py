@@ -1,8 +1,4 @@
-"""Render those files of a bundle that repeat, in words, what its data files state.
-
-Verification renders these files again and compares them byte for byte, if the same program made the
-bundle.
-"""
+"""Render a bundle's files that repeat its data files in words."""
 
 import hashlib
 import re
@@ -182,7 +178,7 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file, with the text of the modules that it imports."""
+    """Return the verifier as one file."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)

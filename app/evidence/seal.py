@@ -1,12 +1,11 @@
-"""Seal new rows as leaves of the log, and decide which key signs the log.
+"""Seal new rows as leaves of the log.
 
-1 find     some rows without a leaf, in a snapshot: deliveries, records, revisions, audit entries
+1 find     some rows without a leaf: deliveries, records, revisions, audit entries
 2 hash     their documents, each with a salt and its order's pseudonym
 3 sign     the new head as a checkpoint
 4 write    leaves, hashes and checkpoint in one transaction, unless another sealer was faster
 
-Once a day the log also seals the root of the tree of all orders, which has the number of each
-order's leaves. So a bundle with a missing leaf is noticed.
+Once a day the log also seals the root of the tree of all orders.
 """
 
 import asyncio
@@ -45,7 +44,7 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Maximum bytes of a signed note. A note of this log has 250; others may add signatures."""
+"""Maximum bytes of a signed note."""
 
 
 class NotACheckpoint(Exception):
@@ -70,7 +69,7 @@ def key_hash(name: str, public: PublicKey) -> bytes:
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
-    """Return the key in the format of note verifiers: name, key hash, kind and key."""
+    """Return the key in the format of note verifiers."""
     return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
@@ -86,7 +85,7 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Check whether this key has signed the note, and all signatures by this key are valid."""
+    """Check that this key signed the note, with only valid signatures."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -122,15 +121,12 @@ AT_ONCE: Final = 4_096
 """Number of leaves in one transaction, which takes some twenty milliseconds."""
 
 PORTION: Final = 128
-"""Number of documents that are hashed before other tasks get a turn: one or two milliseconds."""
+"""Number of documents that are hashed before other tasks get a turn."""
 
 REST_S: Final = 1.0
 
 GATHER_S: Final = 0.25
-"""Pause in seconds after a round that sealed all waiting rows.
-
-During the pause, new rows accumulate and then share a transaction.
-"""
+"""Pause in seconds after a round that sealed all waiting rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +148,7 @@ class Sealer:
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
-        """Return the number of seconds until the next round; 0 if more rows may be waiting."""
+        """Return the number of seconds until the next round."""
         if not done:
             return REST_S
         return 0.0 if self._full else GATHER_S
@@ -233,10 +229,7 @@ async def seal_all(
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Seal rows until none is left, and return their number.
-
-    sweep  whether to examine every row, not only marked ones
-    """
+    """Seal all rows and return their number. With `sweep`, unmarked rows are examined, too."""
     if sweep:
         async with context.database.writing() as connection:
             await log_queue_store.sweep_again(connection)
@@ -250,7 +243,7 @@ async def seal_all(
 async def open_signer(context: AppContext) -> CheckpointSigner:
     """Load the evidence key for signing. Without a log, begin one and make the key.
 
-    Raises ConfigurationError for a missing or another key.
+    Raise ConfigurationError for a missing or wrong key.
     """
     known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
@@ -298,10 +291,9 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin, and remove its witnesses. Return the origin; None without a log.
+    """Give the log a new origin, and remove its witnesses. Return the origin.
 
-    No sealer may run meanwhile. After a restore, new entries can differ from entries that outsiders
-    have seen; under the old origin, the log would look rewritten.
+    No sealer may run during the call. Return None without a log.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -315,8 +307,8 @@ async def begin_origin(
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
     """Give the log a new origin, with an audit entry. Return its origin and keys.
 
-    No other process may have the database open. Raises NotFoundError without a log, and UsageError
-    without permission.
+    No other process may use the database. Raise NotFoundError without a log, and UsageError without
+    permission.
     """
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -338,8 +330,7 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """Make an evidence key in a new file. If another process has just made the file, load its
-    key."""
+    """Make an evidence key in a new file, or load another process's new key."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -353,10 +344,10 @@ def fingerprint_of(public: str) -> str:
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Make a new evidence key that signs from now on, endorsed by the old key.
+    """Make a new signing key that the old key endorses.
 
-    An interrupted rotation can be repeated. Raises ConfigurationError if nothing is signed yet or a
-    file cannot be written, and UsageError without permission.
+    An interrupted rotation can be repeated. Raise ConfigurationError for an unusable log or file,
+    and UsageError without permission.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -385,10 +376,6 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Rename the key's file, make a new key, and return the old key, if present, and the new key.
-
-    until  old public key in hex, to find the file of an interrupted rotation
-    """
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
     before = next((each for each in loaded if each.public.raw.hex() == until), None)
@@ -408,11 +395,10 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""Separator in the name of a replaced key's file. The instant of the replacement follows."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return the text by which a key endorses its successor: four lines, ending with both keys."""
+    """Return the text by which a key endorses its successor."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -421,12 +407,9 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the longest chain of a log's keys in which each key has endorsed the next.
+    """Return the longest chain of endorsed keys, oldest first.
 
-    The chain ends with the newest key; the oldest key comes first.
-
-    keys          all keys, oldest first
-    endorsements  for each key, the previous key's signatures in hex, or None
+    `endorsements` has the previous key's signatures in hex for each key, or None.
     """
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
@@ -462,21 +445,13 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
 # --- once a day: the tree of all orders -----------------------------------------------------------
 
 REST_EVERY: Final = 256
-"""Number of entries that are hashed before other tasks get a turn: about a millisecond."""
+"""Number of entries that are hashed before other tasks get a turn."""
 
 _PACKED: Final = struct.Struct(">32sqq")
-"""Packed form of an entry in memory, which takes a third of the memory of a tuple."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Growing:
-    """Changes of the tree of all orders that must still be stored.
-
-    changed, others  packed entries of changed and all other orders, by the first byte of their
-                     commitments
-    groups           new nodes, by number of bits
-    """
-
     size: int
     before: order_tree_store.SealedTree | None
     changed: list[list[bytes]] = field(
@@ -492,10 +467,7 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree of all orders if it is due. Return whether it was made.
-
-    It is due if the last tree was made on an earlier day. Sealers can run at the same time.
-    """
+    """Make the day's tree of all orders if due. Return whether a tree was made."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -508,10 +480,7 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 
 
 async def seal_orders_for(context: AppContext, order: str) -> bool:
-    """Make today's tree of all orders if this order's bundle needs it. Return whether it was made.
-
-    Only the bundle of an order that began on an earlier day (UTC) needs it.
-    """
+    """Make today's tree if this order's bundle needs one. Return whether a tree was made."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         named = (await order_store.named_orders(connection, [order])).get(order)
@@ -529,8 +498,7 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make a new tree of all orders. Return False if there are no orders or another sealer was
-    first."""
+    """Make a new tree of all orders. Return False without orders or after another sealer."""
     at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
@@ -565,7 +533,6 @@ async def seal_orders(context: AppContext) -> bool:
 
 
 async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
-    """Return the root of the tree of all orders, and add new hashes to `growing`."""
     since = -1 if growing.before is None else growing.before.size
     top = dict(
         await order_tree_store.kept_groups(

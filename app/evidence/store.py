@@ -18,10 +18,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDelivery:
-    """Delivery as it was stored.
+    """Delivery as stored.
 
     body      the delivered bytes; None if deleted, or stored with an earlier delivery
-    envelope  digest of `whole`, if the request has several events
+    envelope  digest of `whole`
     whole     the whole body of a request with several events, or None
     """
 
@@ -67,8 +67,7 @@ async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def details_of_records(connection: AsyncConnection, records: Iterable[str]) -> dict[str, str]:
-    """Return the texts stored for these records, such as a service's answer. The keys are record
-    ids."""
+    """Return the texts stored for these records, by record id."""
     rows = await select_in(
         connection,
         sql="SELECT id, details FROM records WHERE details IS NOT NULL AND id IN ({})",
@@ -91,7 +90,7 @@ async def revisions_of(
 
 
 AT_ONCE = 50
-"""Number of bodies that are read at a time. Each can be as large as the settings allow."""
+"""Number of bodies that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return up to `limit` ids of rows that are neither sealed nor marked, and so never will be."""
+    """Return up to `limit` ids of rows that are neither sealed nor waiting for a seal."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -156,10 +155,6 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return the ids of rows that are neither sealed nor marked as waiting.
-
-    Empty while a search for unsealed rows is under way.
-    """
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

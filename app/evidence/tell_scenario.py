@@ -1,8 +1,4 @@
-"""Export an order's evidence as a scenario, which repeats the deliveries in order and timing.
-
-It contains the structure and amounts of the bodies, but no secret, phone number or name. The
-simulated provider can play it.
-"""
+"""Export an order's evidence as a scenario without secrets, phone numbers or names."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -43,12 +39,11 @@ from reconcile.transparency.evidence import by_event, history_document
 FORMAT: Final = "tallyhook scenario 1"
 
 Read = Callable[[bytes], Event]
-"""Function that reads the event from a body. Raises Unreadable, a ValueError, if the body cannot be
-read."""
+"""Function that reads the event from a body. An unreadable body raises Unreadable."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
-"""Piece of a body in a scenario: a text, or a date as `{"at": moment, "as": format}`."""
+"""Piece of a body in a scenario: a text, or a date."""
 
 _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
@@ -73,7 +68,7 @@ class StandIns:
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """Return a replacement of the same kind as the text: digits for digits, words for words."""
+        """Return a replacement of the same kind as the text."""
         if text not in self._known:
             number = len(self._known) + 1
             digits = text.removeprefix("+").isdigit()
@@ -84,7 +79,7 @@ class StandIns:
     def body(self, body: bytes, read: Read) -> list[Piece]:
         """Return the body in pieces, without personal data.
 
-        Raises UsageError if the personal data cannot be removed.
+        Raise UsageError if personal data must remain.
         """
         event, document = read(body), parse_written(body)
         for path, leaf in list(_leaves(document)):
@@ -97,10 +92,6 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Replace a value in the body, unless the profile would then read another event.
-
-        Raises UsageError if a needed value can be personal.
-        """
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -131,7 +122,7 @@ def shown(path: Path) -> str:
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Check whether reading the document gives this event. The digest of the event is ignored."""
+    """Check whether reading the document gives this event. The digests may differ."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -160,7 +151,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Write a value as JSON. Numbers are written as they were in the original body."""
+    """Write a value as JSON. Numbers keep their original form."""
     if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
@@ -191,8 +182,7 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970; None if it is no
-    date."""
+    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -242,8 +232,8 @@ async def tell_scenario(
 ) -> OrderScenario:
     """Make the scenario of an order as of an instant, with an audit entry.
 
-    Raises NotFoundError for an unknown order, and UsageError for deleted bodies or personal data
-    that must stay.
+    Raise NotFoundError for an unknown order, and UsageError for deleted bodies or personal data
+    that must remain.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")

@@ -1,30 +1,23 @@
 #!/usr/bin/env python3
 """Check an evidence bundle:  python3 -I verify.py bundle.zip
 
-This program needs only Python 3.8 or later, and no network or configuration. Every bundle contains
-this file. It has some 1500 lines: read them before you trust it, or do each step with other tools,
-as README.txt shows.
+This program needs only Python 3.8 or later. Read its 1500 lines before you trust it.
 
-    1 archive      the ZIP has exactly the bytes that packing its files gives, so that nothing is
-                   hidden in it
+    1 archive      the ZIP has exactly the bytes that packing its files gives
     2 manifest     manifest.json lists exactly the files in the ZIP, and its instant is not in the
                    future
-    3 digests      every file has the size and the SHA-256 that the manifest states, and every
-                   document has only members that it may have, in canonical form
+    3 digests      every file has the stated size, SHA-256 and form
     4 signature    not checked here: README.txt has the commands for `minisign` and `openssl`
-    5 deliveries   deliveries, their bodies and the events read from them agree, and all arrived
-                   before the bundle's instant
+    5 deliveries   deliveries, their bodies and their events agree, and all arrived before the
+                   bundle's instant
     6 inclusion    each delivery, record and revision is in the log of the checkpoint
     7 readings     each delivery's event in the history equals the sealed event
     8 completeness the bundle has all of the log's entries for the order, without a gap
     9 checkpoint   not checked here: README.txt has the commands for `openssl`
    10 ledger       the ledger follows from the history. This needs the package `reconcile`
-   11 rendered     not checked here: `tallyhook evidence verify` of the release that made the bundle
-                   checks whether report.html, explanation.txt, README.txt and this file follow from
-                   the other files
+   11 rendered     not checked here: `tallyhook evidence verify` checks the rendered files
 
-The output begins with the verdict. Then it lists what the bundle does not prove, and what you can
-only believe if you trust the bundle's maker.
+The output begins with the verdict. Then it lists what the bundle does not prove.
 """
 
 from __future__ import annotations
@@ -69,8 +62,7 @@ __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FOR
 
 
 def digests(bundle: Bundle) -> str:
-    """Check that each file has its stated size and SHA-256, and that each document has its form
-    (step 3)."""
+    """Check each file's size, SHA-256 and form (step 3)."""
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
@@ -131,7 +123,6 @@ def deliveries(bundle: Bundle) -> str:
 
 
 def _repeats(heard: dict[str, Any]) -> None:
-    """Check that an event's redeliveries are listed in order after its first delivery."""
     first = micros(heard["received_at"]), heard["delivery_id"]
     for name, at in heard.get("again", ()):
         if (micros(at), name) <= first:
@@ -162,10 +153,6 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Check whether a shown JSON value equals the stored value.
-
-    A masked text counts as equal to any text.
-    """
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -226,10 +213,10 @@ ALWAYS = frozenset((
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
-"""Parts of a delivery that are in files of their own. Each name is also the ending of the file."""
+"""Parts of a delivery in separate files. Each name is also the file's ending."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""SHA-256 of an empty body. A request has no body if its event is in the request's URL."""
+"""SHA-256 of an empty body. A request with the event in the URL has no body."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
@@ -261,8 +248,7 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def ledger(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that computing the ledger from the bundle's history gives the stated ledger (step
-    10)."""
+    """Check that the history gives the stated ledger (step 10)."""
     try:
         from reconcile.transparency.evidence import ledger_of
     except ImportError:
@@ -279,11 +265,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """Result of one step of the verification.
-
-    passed    None if the step was not done
-    sentence  why it passed, failed or was not done
-    """
+    """Result of one verification step. `passed` is None for a skipped step."""
 
     name: str
     passed: bool | None
@@ -337,9 +319,9 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """Return sentences on what the bundle does not prove, even if all steps passed.
+    """Return sentences on what the bundle does not prove.
 
-    left  leaves in the newest checkpoint that the reader knows from a publication; 0 for none
+    `left` is the number of leaves in the newest published checkpoint that the verifier knows.
     """
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
@@ -408,8 +390,6 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """Return sentences on why the bundle may lack parts of the order, or have parts of another
-    order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [
@@ -456,7 +436,6 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """Return sentences on unread, refused or lost messages that can be about the order."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -486,10 +465,6 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Return a sentence that names the witnesses in the checkpoint, or "".
-
-    A witness's signature is 8 bytes longer, for the time (C2SP tlog-cosignature).
-    """
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -508,10 +483,7 @@ def _of(count: int, what: str, whole: int) -> str:
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Run the steps in order, up to a wrong archive or manifest.
-
-    now  the verifier's clock, in microseconds since 1970
-    """
+    """Run the steps in order. `now` is the verifier's clock, in microseconds since 1970."""
     steps: list[VerifyStep] = []
     try:
         members = unpack(archive)
@@ -577,7 +549,7 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Check the named file. Return 0 if no step failed, 1 if one failed, 2 for wrong arguments."""
+    """Check the named file. Return 0 for success, 1 for failure, 2 for wrong arguments."""
     if len(words) not in (1, 2) or not all(map(instant, words[1:])):
         sys.stderr.write(
             "usage: python3 -I verify.py bundle.zip [NOW]\n"

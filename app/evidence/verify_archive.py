@@ -1,7 +1,5 @@
-"""First steps of `verify`: check the form of a bundle's ZIP, and the bundle's manifest.
-
-Only Python 3.8 and its standard library: it becomes a part of every bundle's verify.py.
-"""
+"""First steps of `verify`: a bundle's ZIP and manifest. Use only Python 3.8 and its standard
+library."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ MAX_BYTES = 256 * 1024 * 1024
 """Maximum size in bytes of a bundle, which is read into memory."""
 
 MAX_MEMBERS = 60_000
-"""Maximum number of files of a bundle: five for each event, and two dozen. Plain ZIP allows
-65,535."""
+"""Maximum number of files of a bundle. Plain ZIP allows 65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
@@ -36,7 +33,7 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Maximum number of seconds by which a bundle's instant may be ahead of the verifier's clock."""
+"""Maximum number of seconds by which a bundle's instant can exceed the verifier's clock."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -70,7 +67,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raises Wrong unless it is exactly the ZIP that `pack` makes."""
+    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` does not make."""
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it has more than {MAX_BYTES} bytes, the maximum for a bundle")
     members: dict[str, bytes] = {}
@@ -122,7 +119,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Parse the JSON of a file in the bundle. Raises Wrong if it is missing or malformed."""
+        """Parse the JSON of a file in the bundle. Raise Wrong for a missing or malformed file."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -140,9 +137,9 @@ class Bundle:
 
 
 def opened(members: dict[str, bytes], now: int) -> Bundle:
-    """Return the bundle of these files. Raises Wrong if the manifest lists other files.
+    """Return the bundle of these files. Raise Wrong if the manifest lists other files.
 
-    now  the verifier's clock, in microseconds since 1970
+    `now` is the verifier's clock, in microseconds since 1970.
     """
     if MANIFEST not in members or SIGNATURE not in members:
         raise Wrong(f"{MANIFEST} or {SIGNATURE} is missing")
@@ -177,10 +174,7 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of deliveries and records that a fast clock dated too late.
-
-    The keys are names in the log. Of several corrections, the earliest instant is used.
-    """
+    """Return the corrected instants of deliveries and records, by name in the log."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

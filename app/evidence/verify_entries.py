@@ -1,8 +1,4 @@
-"""Steps of `verify` that check the log's entries.
-
-This module uses only Python 3.8 and its standard library, because it becomes a part of every
-bundle's verify.py.
-"""
+"""Steps of `verify` that check the log's entries. Use only Python 3.8 and its standard library."""
 
 from __future__ import annotations
 
@@ -24,15 +20,14 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Maximum age in seconds at which evidence may still be unsealed. Sealing usually takes a
-moment."""
+"""Maximum age in seconds at which evidence can still be unsealed."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
 
 
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """Compute a tree's root from a leaf's hash and its inclusion proof (RFC 9162, 2.1.3.2)."""
+    """Compute a tree's root from a leaf's hash and inclusion proof (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         raise Wrong("a proof names a leaf beyond the end of the log")
     place, last = index, size - 1
@@ -73,10 +68,7 @@ DAY = 24 * 60 * 60 * 1_000_000
 
 TEXTS = ("agreement", "capture", "event_id", "movement", "order", "payment", "reason", "session",
          "suggested")  # fmt: skip
-"""Members of an event that are sealed as separate parts.
-
-All other members are sealed together, as the part `said`.
-"""
+"""Members of an event that are sealed as separate parts."""
 
 PARTS_OF = {
     "record": ("author", "key", "order", "payment", "reason", "replaces", "session"),
@@ -87,7 +79,7 @@ PARTS_OF = {
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that every leaf is in the log, in order, and agrees with the files (step 6)."""
+    """Check that every leaf is in the log and agrees with the files (step 6)."""
     log, things = bundle.document("log.json"), bundle.once(_things)
     if not log["leaves"]:
         raise Wrong("log.json has no leaf: the log proves nothing in this bundle")
@@ -132,19 +124,11 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Values that a part of the bundle must share with its leaf in the log.
-
-    leaf      values of the leaf's own members
-    document  values that the leaf seals as separate parts; None for a delivery
-    """
-
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts of the bundle by name. A second part with a name is refused, as it could be forged."""
-
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
             raise Wrong(f"two parts of the bundle have the name {name}")
@@ -189,7 +173,6 @@ def _leaves(bundle: Bundle) -> list[Any]:
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Compute a leaf's name from its values, because two leaves could claim one name."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -229,7 +212,6 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Compute the digest of a leaf's parts from the document, and count the masked parts."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -251,12 +233,12 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Ids of deliveries, grouped by how well the log proves what was read from them.
+    """Ids of deliveries, by how well the log proves their events.
 
-    proved   everything that was read is proved
-    masked   everything is proved except masked texts
+    proved   the whole event is proved
+    masked   everything except masked texts is proved
     bare     nothing is sealed yet
-    several  the log has different readings, so only the body shows the right one
+    several  the log has different events, so only the body shows the right one
     """
 
     proved: list[str]
@@ -266,8 +248,7 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare each delivery's event in the history with the sealed event. Raises Wrong if they
-    differ."""
+    """Compare each event in the history with the sealed event. Raise Wrong for a difference."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
     for name, (_, leaf) in bundle.once(_shown).items():
@@ -307,7 +288,7 @@ class Chain(NamedTuple):
     """Entries of the log that name the order.
 
     entries  index in the log and name of each entry
-    others   parts of the bundle that have no such entry
+    others   parts of the bundle without such an entry
     moved    entries of deliveries or records that a later entry assigns to another order
     tree     index and time of the leaf that seals the tree of all orders, or None
     """
@@ -319,11 +300,7 @@ class Chain(NamedTuple):
 
 
 def order_chain(bundle: Bundle) -> Chain:
-    """Return the log's entries for the order. Raises Wrong if one is missing.
-
-    `nth` is an entry's number within the order, from 1, and `after` the index of the previous
-    entry. The tree of all orders states how many entries the order had.
-    """
+    """Return the log's entries for the order. Raise Wrong for a missing entry."""
     log, reference, shown = (
         bundle.document("log.json"),
         bundle.manifest["order"],
@@ -388,10 +365,6 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return the index and time of the leaf that seals the tree of all orders.
-
-    Raises Wrong if the order's path does not lead to its root.
-    """
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256

@@ -1,8 +1,4 @@
-"""Verify an evidence bundle from its file alone, without a database or a configuration.
-
-This module adds to `app.evidence.verify` the steps that need ed25519, `reconcile`, or the
-providers' signature schemes.
-"""
+"""Verify an evidence bundle from its file alone, including signatures and the ledger."""
 
 from __future__ import annotations
 
@@ -45,11 +41,6 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """Delivery whose bytes are in the bundle.
-
-    whole  body of the whole request if it had several events; otherwise None
-    """
-
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
     body: bytes
@@ -58,7 +49,7 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that reading the bundle's bodies with its profiles gives the events in its history."""
+    """Check that the bundle's bodies give the events in its history."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -180,11 +171,6 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
-    """Return the profile of each source; None if this release cannot read another release's
-    profile.
-
-    Raises Wrong if this release made the bundle and a profile cannot be read.
-    """
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -208,10 +194,10 @@ def _other_language(bundle: verify.Bundle) -> str:
 Found = tuple[bool | None, str]
 
 MAX_PROOF_BYTES: Final = 64 * 1024
-"""Maximum size in bytes of a consistency proof: two checkpoints and up to 128 hashes in hex."""
+"""Maximum size in bytes of a consistency proof."""
 
 MAX_KEY_FILE: Final = 4096
-"""Maximum length in characters of a public key's file. Tallyhook's own files have some 100."""
+"""Maximum number of characters in a public key's file."""
 
 
 class BundleStepDocument(TypedDict):
@@ -231,13 +217,7 @@ class VerifiedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of verifying an evidence bundle.
-
-    order       the order that the bundle states, or None
-    as_of       the instant that the bundle states, or None
-    steps       result of each step
-    not_proven  sentences on what only the bundle's maker vouches for
-    """
+    """Result of verifying an evidence bundle. `not_proven` lists claims that rest on trust."""
 
     order: str | None
     as_of: str | None
@@ -256,9 +236,9 @@ class VerifiedBundle:
 
 
 def read_bundle(path: Path) -> bytes:
-    """Read the file of a bundle, up to a size limit.
+    """Read the file of a bundle.
 
-    Raises NotFoundError without a file, and UsageError if unreadable.
+    Raise NotFoundError without a file, and UsageError for an unreadable file.
     """
     try:
         with path.open("rb") as file:
@@ -270,8 +250,7 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Return a public key from a minisign line, or from a file with one. Raises UsageError
-    otherwise."""
+    """Return a public key from a minisign line or file. Raise UsageError for other text."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -285,10 +264,10 @@ def trusted_key(given: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """Published checkpoint that the verifying person has kept.
+    """Published checkpoint that the verifier has kept.
 
     note  text of the checkpoint
-    path  hashes of the consistency proof with the bundle's checkpoint, if given
+    path  consistency proof with the bundle's checkpoint, if given
     """
 
     note: str
@@ -296,10 +275,7 @@ class KeptCheckpoint:
 
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
-    """Read a kept checkpoint and its consistency proof from their files.
-
-    Raises UsageError for a wrong file, which says nothing against the bundle.
-    """
+    """Read a kept checkpoint and its consistency proof. Raise UsageError for an unusable file."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -340,9 +316,9 @@ class TrustedWitnesses:
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the named witnesses, if any. Raises UsageError for an invalid key or quorum.
+    """Return the named witnesses, if any. Raise UsageError for an invalid key or quorum.
 
-    quorum  number of required cosignatures; None for all
+    `quorum` is the number of required cosignatures; None for all.
     """
     found = trusted_witnesses(given)
     if quorum is not None and quorum > len(found):
@@ -410,11 +386,6 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield a sentence on each statement that neither the bundle nor this program proves.
-
-    passed  names of the successful checks; `signature` only for a key known to be the shop's
-    left    number of leaves in a checkpoint of this log that the verifier kept
-    """
     shown = {
         verify.WHOSE: "signature" in passed,
         verify.LETTER: "rendered" in passed,
@@ -433,7 +404,6 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield sentences on the leaves that the shop could have rewritten unnoticed."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -485,9 +455,9 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Return the files that this program renders from the bundle's other files, by name.
+    """Return the files that this program renders from the bundle's other files.
 
-    Raises Wrong or ValueError for a malformed bundle.
+    Raise Wrong or ValueError for a malformed bundle.
     """
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = bundle_letter.LetterFacts(
@@ -575,12 +545,6 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check that the checkpoint is signed with the manifest's key, or with an earlier key of the
-    log.
-
-    Endorsements must lead from the earlier key to the manifest's key; otherwise the result is
-    undecided.
-    """
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: the log proves nothing in this bundle")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -609,11 +573,6 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's checkpoint and the kept checkpoint belong to one log.
-
-    The later one must extend the earlier one (RFC 9162, 2.1.4.2). Undecided if the proof or a key
-    is missing.
-    """
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -669,10 +628,6 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return the key of each trusted witness, with the time of its cosignature or None.
-
-    Raises Wrong for a false signature.
-    """
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
@@ -704,7 +659,6 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return the log's keys that are linked by endorsements, ending with the bundle's key."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

@@ -1,7 +1,4 @@
-"""Form of each document that `verify` reads: members, types, and canonical encoding.
-
-Only Python 3.8 and its standard library: it becomes a part of every bundle's verify.py.
-"""
+"""Form of each document in a bundle. Use only Python 3.8 and its standard library."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 MASKED = "\N{BULLET}"
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that reading JSON from outside can raise if the JSON has a wrong form."""
+"""Errors that malformed JSON from outside can raise."""
 
 
 class Wrong(Exception):
@@ -59,7 +56,7 @@ DECIMALS = {
     )
     for code in codes.split()
 }
-"""Number of decimals of each currency that does not have two: ISO 4217, list one, as of 2026."""
+"""Number of decimals of each currency that does not have two (ISO 4217, list one, 2026)."""
 
 AMOUNT = re.compile(r"(?!-0(?:\.0+)?$)-?(?:0|[1-9]\d{0,18})(?:\.\d{2,4})?", re.ASCII)
 CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
@@ -220,7 +217,7 @@ DOCUMENTS = {
     }],
     "times.json": {"zone": str, "from_utc_s": [(str, int, str)]},
 }  # fmt: skip
-"""Form of each document, by file name. DELIVERY is the form of `delivery-ID.json`.
+"""Form of each document, by file name.
 
 - A dictionary stands for an object with exactly these members; `?` marks an optional member. A
   pattern as a key stands for all names that match.
@@ -232,8 +229,7 @@ DOCUMENTS = {
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on the first place where a value deviates from a form; empty if none
-    does."""
+    """Return a sentence on a value's first deviation from a form, or ""."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -256,7 +252,7 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on the first thing that is wrong in an object, or ""."""
+    """Return a sentence on an object's first fault, or ""."""
     if type(value) is not dict:
         return f"{where} is malformed"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}
@@ -284,12 +280,12 @@ def canonical(value: Any) -> bytes:
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raises Wrong if it has another form, or is not canonical."""
+    """Parse a JSON document. Raise Wrong for another form or a non-canonical encoding."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Return a parsed JSON document. Raises Wrong if it has another form, or is not canonical."""
+    """Return a parsed JSON document. Raise Wrong for another form or a non-canonical encoding."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
@@ -299,7 +295,7 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse a file's JSON. Raises Wrong if it is invalid, or if an object has a name twice."""
+    """Parse a file's JSON. Raise Wrong for invalid JSON or a repeated name."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -1,16 +1,14 @@
-"""Verify the whole sealed log from its rows, in one snapshot, while the service runs.
+"""Verify the whole sealed log from its rows, while the service runs.
 
-    1 leaves       the numbers have no gaps; each leaf is the hash of its document, which
-                   agrees with its row
-    2 hashes       every stored hash is the hash of the leaves below it
-    3 heads        every checkpoint is the head of its leaves, and signed by a key of the log
-    4 rows         every row has a leaf, or waits to be sealed
-    orders         the leaves of each order are numbered without gaps, and so are each day's trees
-    the key        the newest key that signs is this machine's key
-    5 departures   every checkpoint that was shown, delivered or cosigned is a head of this log
-    6 kept         a checkpoint that was kept elsewhere is a head of this log
-
-Each layer is compared only with the layer below it, so that a change is reported once.
+1 leaves       the numbers have no gaps; each leaf is the hash of its document and agrees with
+               its row
+2 hashes       every stored hash is the hash of the leaves below
+3 heads        every checkpoint is the head of its leaves, signed by a key of the log
+4 rows         every row has a leaf, or waits to be sealed
+orders         the leaves of each order and each day's trees are numbered without gaps
+the key        the newest key that signs is this machine's key
+5 departures   every published or cosigned checkpoint is a head of this log
+6 kept         a checkpoint that was kept elsewhere is a head of this log
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members of a leaf that are not values of the sealed row, and cannot be compared with the row."""
+"""Members of a leaf that are not values of the sealed row."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
@@ -57,10 +55,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the present rows that these leaves seal. The keys are the leaves' subjects.
-
-    Deleted rows are left out.
-    """
+    """Return the present rows that these leaves seal, by subject. Deleted rows are left out."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -84,7 +79,7 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return a sentence on why a leaf does not match the row that it seals, or None."""
+    """Return the reason why a leaf does not match its row, or None."""
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
     sealed = None
@@ -141,8 +136,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield a sentence on each stored hash that differs from the leaves, with its first
-        leaf."""
+        """Yield a sentence on each wrong hash, with the hash's first leaf."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -154,8 +148,7 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint of the tree's present size does not match the tree; None if it
-        matches."""
+        """Return the reason why a checkpoint of this size contradicts the tree, or None."""
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             stated = seal.read_checkpoint(head.note)
@@ -182,10 +175,7 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return why a published checkpoint of the tree's present size does not match the tree.
-
-        The result is None if it matches.
-        """
+        """Return the reason why a published checkpoint contradicts the tree, or None."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -203,8 +193,7 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the kept checkpoint contradicts the tree; None if it matches, or has another
-        size."""
+        """Return the reason why the kept checkpoint contradicts the tree, or None."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
@@ -221,7 +210,7 @@ class Tree:
 AT_ONCE: Final = 1_000
 
 BODIES_AT_ONCE: Final = 50
-"""Number of bodies in memory at a time. Each can be as large as the settings allow."""
+"""Number of bodies in memory at a time."""
 
 MAX_PROBLEMS: Final = 50
 
@@ -247,11 +236,11 @@ class VerifiedLogDocument(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """Result of verifying the log: numbers of verified items, and the problems.
+    """Result of verifying the log.
 
     tell     maximum number of listed problems; `found` counts all
     waiting  number of rows without a leaf
-    reread   number of deliveries that were read differently after sealing
+    reread   number of deliveries with a different event after sealing
     first    number of the first leaf with a problem
     left     the largest checkpoint that is known to be published
     gaps     accepted gaps of the database, in which leaves can be lost
@@ -319,7 +308,7 @@ async def verify_log(
     tell      maximum number of listed problems
     progress  called with the numbers of verified and of all leaves
 
-    Raises NotFoundError if there is no log, and UsageError if `against` is no checkpoint of it.
+    Raise NotFoundError without a log, and UsageError for an invalid `against`.
     """
     async with context.database.reading() as connection:
         known = await log_store.identity(connection)
@@ -529,7 +518,6 @@ SURE: Final = frozenset(("record", "revision", "deed"))
 class Names:
     """Present pseudonyms of some orders in log leaves.
 
-    orders  pseudonym of each order
     erased  commitments of erased orders
     secret  secret of the salts of parts
     """
@@ -539,11 +527,7 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Check whether a leaf can belong to this order, as any leaf of an erased order can.
-
-        of     the leaf's commitment, in hex, or None
-        order  the order's reference, or None
-        """
+        """Check whether a leaf can belong to this order. `of` is the leaf's commitment."""
         if of is None or order is None:
             return of is order is None
         if of in self.erased:
@@ -572,10 +556,7 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """Return the pseudonyms of the orders that these rows belong to.
-
-    erased  commitments of erased orders
-    """
+    """Return the pseudonyms of these rows' orders. `erased` has the erased orders' commitments."""
     return Names(
         orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
         erased=erased,
@@ -584,7 +565,7 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return why a leaf's order or sealed content differs from its row; None if they are equal."""
+    """Return the reason why a leaf's content differs from its row, or None."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -606,7 +587,7 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return a sentence if it is not the next leaf of its order, else None."""
+        """Count a leaf. Return a sentence unless the leaf is the order's next one."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -624,8 +605,7 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield a sentence for each tree of all orders up to this size that differs from the
-        log."""
+        """Yield a sentence for each tree of all orders that differs from the log."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
@@ -636,11 +616,7 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Return a sentence for each table in which the newest tree of all orders is stored
-        wrongly.
-
-        The result is empty if the newest tree was not made from the first `size` leaves.
-        """
+        """Return a sentence for each table that stores the newest tree wrongly."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()

@@ -1,15 +1,12 @@
 """Ask witnesses to cosign checkpoints of the log (C2SP tlog-witness).
 
-A witness cosigns a checkpoint only if it extends the last one that the witness cosigned. So a
-person who trusts enough witnesses need not trust the shop.
+1 choose   the checkpoint that was newest at the present interval's beginning
+2 claim    each witness that has not cosigned the checkpoint
+3 ask      with the proof that the checkpoint extends the witness's last one
+4 verify   the signature over the checkpoint, and the witness's clock
+5 store    the cosignature or the refusal, and the time of the next request
 
-    1 choose   the checkpoint that was newest when the present interval began
-    2 claim    each witness that has not cosigned it
-    3 ask      with the proof that the checkpoint extends the witness's last one
-    4 verify   the signature over the checkpoint, and the witness's clock
-    5 store    the cosignature, or why there is none, and when to ask again
-
-No transaction is open while a witness is asked.
+No transaction is open during a request.
 """
 
 import asyncio
@@ -109,10 +106,8 @@ class WrongCosignature(Exception):
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return the time at which a witness says that it cosigned a checkpoint, if it did.
-
-    Raises WrongCosignature for a false signature line (C2SP signed-note).
-    """
+    """Return the time of a witness's cosignature, if present. Raise WrongCosignature for a false
+    signature."""
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
         if (signature.name, signature.key_id) != (key.name, key.id):
@@ -197,8 +192,7 @@ async def witness_document(context: AppContext) -> WitnessesDocument:
 
 
 async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> int:
-    """Return the size of the largest checkpoint that enough witnesses have cosigned; 0 if there is
-    none."""
+    """Return the size of the largest cosigned checkpoint; 0 without one."""
     if witnesses is None:
         return 0
     return await departure_store.last_cosigned(
@@ -232,7 +226,7 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return the way in which a checkpoint was published: a code, or the witness's name."""
+    """Return the way of a checkpoint's publication: a code, or the witness's name."""
     return departure.way.partition("+")[0]
 
 
@@ -253,22 +247,19 @@ def departure_sentence(departure: departure_store.Departure) -> str:
 # --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds within which a witness must answer, so that TRIES requests end before a stop."""
+"""Maximum number of seconds for a witness's answer."""
 
 ANSWER_MAX: Final = 16 * 1024
-"""Maximum number of bytes of an answer. A cosignature has some 150, and there may be several."""
+"""Maximum number of bytes of an answer."""
 
 TRIES: Final = 3
-"""Maximum number of requests to a witness in a row.
-
-If the witness knows another log size, the request is repeated with that size.
-"""
+"""Maximum number of requests to a witness in a row."""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
-"""Duration of a claim on a witness, which is longer than TRIES requests can take."""
+"""Duration of a claim on a witness. TRIES requests must fit in."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
-"""First pause before a witness that did not cosign is asked again. The pause doubles each time."""
+"""First pause after a failed request to a witness. Each further pause doubles."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
 
@@ -296,7 +287,7 @@ class Cosigning:
         self._client = client
 
     async def ask_due(self) -> int:
-        """Ask every witness that is due, and return the number of witnesses that were asked."""
+        """Ask every witness that is due. Return the number of asked witnesses."""
         now = self._context.clock.now()
         until = instants.Instant(now - now % self._witnesses.every)  # 1
         latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # later: a clock was ahead
@@ -369,10 +360,6 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Return the proof that the log with `size` leaves extends the one with `old`.
-
-        Empty if `old` is 0 or `size`.
-        """
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -381,10 +368,6 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify the witness's signature line in an answer.
-
-        The lines of other keys are skipped (C2SP tlog-witness).
-        """
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -441,10 +424,6 @@ _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Return the meaning of a witness's refusal.
-
-    same  whether the request already used the log size that the witness knows
-    """
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")
     if answer.status is None or answer.status >= 500 or answer.status == 429:

@@ -1,15 +1,15 @@
-"""Back up an SQLite database while it is served, and restore a backup in its place.
+"""Back up an SQLite database while it is served, and restore a backup.
 
 The steps of a restore:
 
-    1 lock     the database, so that nobody serves or writes it
-    2 copy     the backup to a file beside the database, and check the copy
-    3 open     the copy, and upgrade its schema
-    4 erase    erase again what was erased since the backup (`replay_after_restore`)
-    5 prepare  the restored database for its first start (`follow_on`)
-    6 switch   rename the present database, and give its name to the copy
+1 lock     the database, so that nobody serves or writes it
+2 copy     the backup to a file beside the database, and check the copy
+3 open     the copy, and upgrade its schema
+4 erase    repeat erasures since the backup (`replay_after_restore`)
+5 prepare  the restored database for its first start (`follow_on`)
+6 switch   rename the present database, and give its name to the copy
 
-Nothing is changed before the last step. `db restored` runs steps 3 to 5 on PostgreSQL.
+Nothing is changed before the last step.
 """
 
 import asyncio
@@ -81,10 +81,8 @@ async def back_up(
 ) -> backup_store.Contents:
     """Copy the database to `target`, which appears when complete.
 
-    replace  whether an existing file may be replaced
-
-    Raise UsageError for an existing file, and ConfigurationError for another environment's
-    database.
+    Raise UsageError for an existing file without `replace`, and ConfigurationError for another
+    environment's database.
     """
     source = file_of(settings.database_url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
@@ -104,7 +102,7 @@ async def back_up(
 def file_of(url: str, *, instead: str) -> Path:
     """Return the path of the database's file. Raise UsageError for PostgreSQL.
 
-    instead  the error's message, which says what to use instead
+    The error's message is `instead`.
     """
     if not is_sqlite(url):
         raise UsageError(instead)
@@ -130,10 +128,7 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work in a thread and return its result.
-
-    After cancellation, it ends at its next call of `progress`.
-    """
+    """Run blocking work in a thread. Cancelled work ends at its next call of `progress`."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -169,8 +164,8 @@ class FollowedLog:
     """Transparency log after a restore.
 
     leaves   number of leaves in the backup's log
-    cut      number of leaves in the replaced log, if the backup's log lacks its last leaf; else 0
-    renamed  the log's new origin; None if the log keeps its origin
+    cut      number of leaves in the replaced log if its last leaf is lost, otherwise 0
+    renamed  the log's new origin; None if unchanged
     sure     False if the replaced log could not be read
     """
 
@@ -208,7 +203,7 @@ class Followed:
     first  number of the next revision
     may    people who can sign in again because of the restore; everybody if unknown
     gone   people who could sign in before and are not in the backup; None if unknown
-    log    how the log continues
+    log    the log after the restore
     """
 
     head: int
@@ -290,14 +285,13 @@ async def restore(
     progress: backup_store.Progress,
     accepts: str | None = None,
 ) -> Restored:
-    """Put `backup` in the database's place. The former database is kept beside it.
+    """Put `backup` in the database's place, and keep the former database.
 
-    erase_again  carries out the journal of erasures in the copy
-    accepts      reason for accepting the loss of later data, if it is accepted
+    erase_again  repeats the journal's erasures in the copy
+    accepts      reason for accepting the loss of later data
 
-    Raise ConfigurationError if a service runs or a gap is not accepted, NotFoundError if there is
-    no backup, UsageError if the database may not be replaced, and StoreUnavailable for a damaged or
-    foreign backup.
+    Raise ConfigurationError for a running service or unaccepted loss, NotFoundError without a
+    backup, UsageError without `replace`, and StoreUnavailable for a damaged backup.
     """
     url = settings.database_url
     database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
@@ -349,9 +343,7 @@ async def after_restore(
 ) -> tuple[Followed, Replayed]:
     """Run the last steps of a restore in a database that other tools have restored.
 
-    It must be opened `alone`.
-
-    again, without  see `replay_after_restore`
+    Open the database `alone`. See `replay_after_restore` for the parameters.
     """
     context, erased = again.context, await replay_after_restore(again, without=without)
     return await follow_on(context.database, at=context.clock.now(), replaced=None), erased
