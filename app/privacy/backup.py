@@ -358,12 +358,12 @@ async def follow_on(
 ) -> Followed:
     """Prepare a restored database for its first start, in one transaction.
 
-    1 numbers   revisions continue beyond every number ever published
-    2 sessions  every session and invitation ends; people sign in again
-    3 people    operators and tokens are compared with those in the replaced database
-    4 log       the log gets a new origin if it lacks the last leaf of the replaced log
+    1 numbers   revisions continue beyond every published number
+    2 sessions  every session and invitation ends
+    3 people    operators and tokens are compared with the replaced database
+    4 log       the log gets a new origin if the replaced log's last leaf is missing
     5 server    the server and its timeline are recorded, so that `doctor` accepts the restore
-    6 audit     an entry in the trail says what was done, and by whom
+    6 audit     an audit entry names the restore and the person
 
     replaced  facts of the replaced database, if readable
     files     names for the trail: the backup (`file`), and the former database (`kept`)
@@ -399,11 +399,6 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return how the transparency log continues after a restore.
-
-    Without the replaced log's last leaf, it gets a new origin, because others may know different
-    leaves under the old one.
-    """
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -423,14 +418,10 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Let the database continue with the inbox file in its folder. Return the number of unread
-    records, and the gap if there is one.
+    """Continue with the inbox file in the database's folder. Return unread records and any gap.
 
-    No process may serve the database meanwhile.
-
-    accepts  reason for accepting a gap, or None
-
-    Raise UsageError for PostgreSQL, and ConfigurationError if a gap is not accepted.
+    Stop all processes first. Raise UsageError for PostgreSQL, and ConfigurationError for an
+    unaccepted gap.
     """
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
         database, at = inbox.database, clock.now()

@@ -1,14 +1,11 @@
-"""Copy an SQLite database while it is served. A copy is checked before it gets its name.
+"""Copy an SQLite database while it is served.
 
-    1 lock    the temporary file beside the target, so that two copies cannot mix
-    2 copy    one snapshot by SQLite's own backup; writers go on meanwhile
-    3 add     the inbox's accepted deliveries that the snapshot lacks
-    4 sync    the copy to the disk, and drop its pages from the page cache
-    5 check   the copy as the disk has it: its structure, its indexes, its stamp, its counts
-    6 name    the copy, and sync its folder
-
-The source is read in one transaction, because otherwise every commit would make the backup begin
-again. The write-ahead log grows meanwhile.
+1 lock    the temporary file beside the target, so that two copies cannot mix
+2 copy    one snapshot with SQLite's own backup; writers continue
+3 add     the inbox's accepted deliveries that the snapshot lacks
+4 sync    the copy to the disk, and drop its pages from the page cache
+5 check   the structure, indexes, stamp and counts of the copy on the disk
+6 name    the copy, and sync its folder
 """
 
 import fcntl
@@ -44,16 +41,15 @@ from reconcile.documents import Count, InstantText
 from reconcile.instants import Instant, format_instant
 
 PAGES_AT_ONCE: Final = 1_000
-"""Number of pages that are copied, in about 5 ms, before the next check whether to stop."""
+"""Number of pages that are copied before the next check for cancellation."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of SQLite's files beside a database, which it would apply to another database there."""
+"""Suffixes of SQLite's companion files. SQLite would apply them to another database there."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 
 Progress = Callable[[int, int], None]
-"""Function called with the number of copied pages and with their total. If it raises an exception,
-the copy ends."""
+"""Function called with the copied and total pages. An exception ends the copy."""
 
 _COUNTED: Final = {
     "deliveries": "delivery",
@@ -77,14 +73,14 @@ class ContentsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Content of a database file, as the file itself states it.
+    """Content of a database file, as the file states it.
 
     environment    the stamp: sandbox or live
     version        version of the schema
     size           size of the file in bytes
     counts         number of rows by table
     last_revision  last number in the outcome feed; 0 without a publication
-    last_arrival   when the latest delivery was received, or None
+    last_arrival   arrival of the latest delivery, or None
     """
 
     environment: str | None
@@ -105,10 +101,10 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """Copy `source` under a temporary name beside `target`. Yield the copy's path and contents.
+    """Copy `source` to a temporary file. Yield the file's path and contents.
 
-    It is deleted after the block, unless `put_in_place` renamed it. Raise StoreUnavailable for an
-    unsound source or a failed write.
+    Call `put_in_place` in the block to keep the copy. Raise StoreUnavailable for a damaged source
+    or a failed write.
     """
     part = target.with_name(target.name + ".part")
     descriptor = _locked(part)  # 1
@@ -132,7 +128,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Rename a finished copy to its final name. The copy replaces an earlier file of this name."""
+    """Rename a finished copy to `target`, which is replaced if present."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -192,11 +188,6 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Create the temporary file for this user only, lock it, and return its descriptor.
-
-    Keep the descriptor open until SQLite has closed the file. Raise UsageError if another process
-    is writing the file, or if another user could read a leftover file.
-    """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         descriptor = os.open(part, flags, 0o600)
@@ -222,8 +213,6 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Raise StoreUnavailable if the file is no SQLite database, or if its last page is
-    incomplete."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -242,7 +231,6 @@ def _require_whole_pages(source: Path) -> None:
 
 @contextmanager
 def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
-    """Yield a snapshot of the inbox beside a database, or None without an inbox file."""
     path = path_of(source)
     if not path.exists():
         yield None
@@ -316,11 +304,11 @@ class InForce:
 class Replaced:
     """Facts of the database that a backup replaces.
 
-    in_force     tokens and operators in force
+    in_force     active tokens and operators
     head         number of the last revision
-    last_commit  when the database was last written
-    log          number of leaves in its log, and the last leaf's hash; None without a log
-    origins      every origin of its log, the present one last
+    last_commit  time of the last write
+    log          number of leaves in the log, and the last leaf's hash; None without a log
+    origins      every origin of the log, the present one last
     """
 
     in_force: InForce
@@ -332,8 +320,8 @@ class Replaced:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Keep other processes from serving or writing the database inside the `with` block. Raise
-    ConfigurationError while a service runs."""
+    """Keep other processes out of the database within the block. Raise ConfigurationError if a
+    service runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
     serving.serve()
@@ -351,12 +339,9 @@ def laid_beside(
 ) -> Iterator[tuple[Path, Contents]]:
     """Copy the backup into the database's folder. Yield the copy and its contents.
 
-    The copy is deleted at the end unless `in_place` was called. Blocks the calling thread for long.
-
-    environment  the stamp that the backup must have; None for any
-
-    Raise ConfigurationError for another environment or a newer program, and StoreUnavailable for a
-    damaged or foreign backup.
+    The copy is deleted unless `in_place` was called. The stamp `environment` must match. Raise
+    ConfigurationError for another environment or a newer program, and StoreUnavailable for a
+    damaged backup.
     """
     _require_whole_pages(backup)
     with copied(backup, database, progress=progress) as (part, contents):
@@ -366,8 +351,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Catch errors of the `with` block, which reads a copy of the backup. Raise StoreUnavailable
-    with the backup's name instead."""
+    """Convert errors of the block to StoreUnavailable with the backup's name."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -386,8 +370,7 @@ _IDENTITY: Final = "SELECT value FROM meta WHERE name = 'id'"
 
 
 def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
-    """Give the copy the database's name. Return the former database's new path, or None if there
-    was no database."""
+    """Give the copy the database's name. Return the former database's new path, if any."""
     _sync_whole(part)
     with closing(reading(part)) as connection:
         ((identity,),) = connection.execute(_IDENTITY).fetchall()
@@ -425,8 +408,7 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
-    """Return the facts of the database that a restore replaces, or None if it is missing or
-    unreadable."""
+    """Return the facts of the replaced database, or None if missing or unreadable."""
     if not database.exists():
         return None
     try:
@@ -473,7 +455,6 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name, with its log if that cannot be written into it."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -487,10 +468,6 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _checkpoint_log(database: Path) -> bool:
-    """Write the write-ahead log into the database file. Return False if the database is damaged.
-
-    Raise StoreUnavailable if another process reads it, or the write fails.
-    """
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

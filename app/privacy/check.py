@@ -1,16 +1,14 @@
-"""Check that the stored data agree with each other, in a deep or a quick check.
+"""Check that the stored data agree.
 
-    1 the file    SQLite's own check passes, and the schema is as the migrations make it
-    2 bodies      have the acknowledged digest and size; so do attached files
-    3 the log     has a leaf for every row, and a row for every leaf
-    4 acts        of people agree with the audit trail, and no imported line was changed
-    5 counts      events agree with deliveries; lists and counters with ledgers
-    6 derived     verdicts, events, links and customers' numbers follow from the bodies, as in
-                  `reindex`; ledgers and publications from the histories, as in `refold --all`
-    7 erasures    have a readable journal, which is this database's and was carried out in it
+1 the file    SQLite's own check passes, and the schema fits the migrations
+2 bodies      bodies and attached files have the acknowledged digest and size
+3 the log     every row has a leaf, and every leaf has a row
+4 acts        people's acts agree with the audit trail, and no imported line was changed
+5 counts      events agree with deliveries; lists and counters with ledgers
+6 derived     derived rows follow from the bodies, and ledgers from the histories
+7 erasures    the journal is readable, belongs to this database, and was carried out
 
-The quick check does step 6 for a sample of deliveries, and only counts index entries. Due orders
-are not compared.
+The quick check does step 6 for a sample only. Due orders are not compared.
 """
 
 import asyncio
@@ -74,10 +72,8 @@ def waits_after(context: AppContext, now: Instant) -> Instant:
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
-    """Fold every order of a range, and compare with the stored ledgers.
-
-    Return the number of orders, and a sentence for each difference.
-    """
+    """Compare stored ledgers with newly folded orders. Return the number of orders and the
+    differences."""
     checking = OrderComparison(context)
     async with context.database.reading() as connection:
         await checking.compare_all(connection, history_store.scan(connection, orders))
@@ -95,8 +91,8 @@ class OrderComparison:
     async def compare_all(
         self, connection: Any, histories: AsyncIterator[Sequence[History]]
     ) -> None:
-        """Compare the orders with their histories. If a row is unreadable, report this as a problem
-        and stop."""
+        """Compare the orders with their histories. An unreadable row is a problem and ends the
+        comparison."""
         try:
             async for several in histories:
                 await self.compare(connection, several)
@@ -105,8 +101,7 @@ class OrderComparison:
             self.problems.append(f"orders are not compared, because a row cannot be read: {error}")
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
-        """Compare orders with their histories, except orders that are due for a fold. Ledgers of
-        due orders are known to be outdated."""
+        """Compare orders with their histories, except orders that are due for a fold."""
         orders = [history.order for history in histories]
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         cached = await consistency_store.cached_rows(connection, orders)
@@ -160,8 +155,7 @@ class OrderComparison:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Functions that rebuild data for a check, here or in worker processes. `read` reads deliveries
-    again, and `fold` folds orders again."""
+    """Functions that rebuild data for a check, in this process or in workers."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
@@ -169,11 +163,8 @@ class Rebuilder:
 
 @asynccontextmanager
 async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuilder]:
-    """Yield functions that read deliveries and fold orders again, in `jobs` processes or in this
-    one.
-
-    Raise UnreachableError if a process died.
-    """
+    """Yield functions that rebuild data in `jobs` processes. Raise UnreachableError after a
+    process's death."""
     environment = context.database.environment
     if jobs == 1:
 
@@ -211,8 +202,6 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile the settings of all sources. The sources are compiled at their first use, so that the
-    caller gets the errors."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
@@ -223,8 +212,7 @@ _FIELDS: Final = tuple(each.name for each in fields(RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
 RereadRow = tuple[tuple[Any, ...] | None, str | None, tuple[bytes, ...]]
-"""Result of reading one delivery again: the row of its event, the problem and `customer`, as in
-`Reread`."""
+"""Result of reading one delivery again: the event's row, the problem and `customer`."""
 
 
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
@@ -258,21 +246,20 @@ MAX_PROBLEMS: Final = 50
 """Maximum number of problems that are listed. Further problems are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that count as equal in a second reading, because they depend on the order of reading."""
 
 
 SAMPLE: Final = 3_000
-"""Approximate number of deliveries in a sample, which finds 0.1 % of wrong rows with 95 %."""
+"""Size of a sample. The sample finds 0.1 % of wrong rows with 95 % probability."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CheckReport:
-    """Result of a check: what was checked, the number of problems in `found`, and the first ones.
+    """Result of a check.
 
     deep     whether bodies were read and orders folded again
     seed     number that chose the sample of deliveries; None without a sample
     sampled  number of deliveries in the sample
-    unread   why no body was read again, or None
+    unread   reason why no body was read again, or None
     """
 
     deep: bool = False
@@ -315,12 +302,14 @@ async def check_database(
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
 ) -> CheckReport:
-    """Check the stored data. Raise ConfigurationError if a deep check lacks a delivery's source.
+    """Check the stored data.
 
-    deep      number of processes that read every body and fold every order; None for a sample
+    deep      number of processes for a full check; None for a sample
     seed      number that chooses the sample; None for a new one
-    progress  called with the number of rows since its last call
+    progress  called with the number of rows since the last call
     ahead     called once with the approximate number of rows, before the first row
+
+    Raise ConfigurationError if a deep check lacks a delivery's source.
     """
     return await _Check(context, deep, seed, progress, ahead, CheckReport(deep=bool(deep))).run()
 

@@ -1,8 +1,4 @@
-"""Compare derived rows with rows that are built again, for a check that changes nothing.
-
-The index is built in a scratch database by the code of `reindex`. If several orders claim the same
-evidence, the comparison treats them as equal, because the first claimant stores it.
-"""
+"""Compare derived rows with newly built rows, without any change."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -33,11 +29,10 @@ AT_ONCE: Final = 1_000
 class Derived(NamedTuple):
     """Kind of rows that are computed from other data.
 
-    name     text that names a row in sentences, with placeholders for its columns
-    columns  names of the columns
+    name     text that names a row in sentences, with placeholders for columns
     key      columns that identify a row
     basis    data from which the rows are computed
-    mend     how a person can correct wrong rows
+    mend     act by which a person can correct wrong rows
     """
 
     name: str
@@ -47,8 +42,7 @@ class Derived(NamedTuple):
     mend: str = ""
 
     def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
-        """Return a sentence for each difference between the stored and the rebuilt rows. Rows with
-        an equal key are compared."""
+        """Return a sentence for each difference between stored and rebuilt rows."""
         there = {row[self.key]: row for row in stored}
         wanted = {row[self.key]: row for row in built}
         if there == wanted:
@@ -72,11 +66,7 @@ class Derived(NamedTuple):
 
 
 class IndexTable(NamedTuple):
-    """Table of the index.
-
-    place  position of the column by which rows are selected
-    rows   columns and key of the table's rows
-    """
+    """Table of the index. `place` is the position of the column that selects rows."""
 
     table: str
     place: int
@@ -119,19 +109,14 @@ _LINKED_RECORDS: Final = statement(
 )
 
 Contests = dict[str, frozenset[str]]
-"""Groups of orders that contest evidence with each other. Each order is mapped to its whole
-group."""
+"""Whole group of contesting orders for each order."""
 
 
 @asynccontextmanager
 async def scratch_index(
     connection: AsyncConnection, *, sampled: bool
 ) -> AsyncIterator[AsyncConnection]:
-    """Yield a temporary database with an empty index.
-
-    sampled  whether only a sample of deliveries is read; stored contests are then copied instead of
-             all records' links
-    """
+    """Yield a temporary database with an empty index. `sampled` copies the stored contests."""
     async with scratch_database() as scratch:
         if sampled:
             await _copy(connection, scratch, "contested", ("order_key", "other"), _ALL_CONTESTED)
@@ -191,7 +176,7 @@ async def differences(
 ) -> AsyncIterator[Sequence[str]]:
     """Yield sentences on differences between the stored and the rebuilt index.
 
-    progress  called with the number of rows since its last call
+    progress  called with the number of rows since the last call
     digests   the sample of events to compare; None for all events and links
     """
     stored, contests = await _contests(connection), await _contests(scratch)
@@ -224,8 +209,7 @@ async def orders_of(connection: AsyncConnection, digests: DigestRange) -> list[s
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """Return how many customers' numbers are in the bodies but not in the store. A number counts
-    once for each order."""
+    """Return the number of customers' phone numbers that are in bodies but not in the store."""
     missing, contests = 0, await _contests(connection)
     noted = "SELECT digest, kind, thing FROM phones WHERE digest IN ({})"
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
@@ -241,11 +225,6 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) for each stored note on a phone number.
-
-    A delivery without an order stands for itself. Orders that claim the same evidence count as the
-    first of them.
-    """
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
@@ -274,8 +253,7 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 LEDGERS: Final = Derived(
     "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
 )
-"""Comparison of cached ledgers without their `as_of`. Equal ledgers may have been folded at
-different times."""
+"""Comparison of cached ledgers without their `as_of`."""
 PUBLISHED: Final = Derived(
     "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),
@@ -339,8 +317,7 @@ _LEDGERS: Final = statement(
 async def cached_rows(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the cached ledger rows of these orders, with the columns of LEDGERS. The keys are
-    orders."""
+    """Return these orders' cached ledger rows, by order."""
     rows = await select_in(connection, sql=_LEDGERS, values=orders)
     return {row[0]: row for row in rows}
 

@@ -1,7 +1,4 @@
-"""Record copies of stored data, such as backups, which an erasure does not reach.
-
-The audit trail names backups, and every export about an order or a person.
-"""
+"""Record copies of stored data, which an erasure does not reach."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -24,7 +21,7 @@ from reconcile.instants import DAY, Instant, format_instant
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Record a complete backup in the database and in the audit trail, for later erasures."""
+    """Record a complete backup in the database and in the audit trail."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -38,13 +35,12 @@ async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
 
 
 def shown_name(file: Path) -> str:
-    """Return a file's name for the audit trail, without the folder and with numbers masked."""
+    """Return a file's name for the audit trail, with masked numbers and no folder."""
     return masked_at_sight(file.stem) + file.suffix
 
 
 MOST_BACKUPS: Final = 1_000
-"""Maximum number of backups that are listed, newest first. With one backup a night, they cover
-almost three years."""
+"""Maximum number of listed backups."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",
@@ -68,10 +64,8 @@ class TakenCopy:
     """Copy of stored data that an erasure does not reach.
 
     what   kind of the copy, in words
-    name   the backup's file, or the order or person whose data were copied
-    at     when the copy was taken
-    who    who took the copy
-    until  when the shop's own rule deletes the copy, if known
+    name   the backup's file, or the order or person of the data
+    until  planned deletion under the shop's own rule, if known
     """
 
     what: str
@@ -82,7 +76,7 @@ class TakenCopy:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence that states who took the copy, when, and for how long it is kept."""
+        """Return a sentence on the copy's maker, time and retention."""
         kept = "its retention period is not known here"
         if self.until is not None:
             kept = f"kept until {format_instant(self.until)}"
@@ -106,8 +100,8 @@ async def earlier_copies(
     """Return the copies that can hold erased data, oldest first.
 
     subjects  orders and deliveries of the erasure
-    person    person whose data are erased; None for an erasure by order
-    since     arrival of the first of the erased data
+    person    person of the erased data; None for an erasure by order
+    since     arrival of the first erased data
     """
     found = await _backups(context, connection, since=since)
     found += lost_inboxes(context, since=since)
@@ -130,8 +124,7 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return the files of inboxes that were lost since an instant. These files contain bodies of
-    deliveries."""
+    """Return the files of inboxes that were lost since an instant."""
     path = context.database.path
     if path is None:
         return []

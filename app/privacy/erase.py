@@ -1,15 +1,12 @@
 """Erase a customer's personal data, and keep the evidence of the money.
 
-    1 find    data about a phone number, an email address or an order, by digests and by a search of
-              every column
-    2 judge   each order and delivery: what may be erased, and what must stay
-    3 note    the ids in the journal, so that a restored backup is erased again; in the trail,
-              who asked and why
-    4 erase   one line of the journal after another, in short transactions
-    5 report  what every column still holds, with the legal ground, and empty the database's log
+1 find    data about a phone number, an email address or an order
+2 judge   each order and delivery, which can be erased or must stay
+3 note    the ids in the journal, and the request in the audit trail
+4 erase   one line of the journal after another, in short transactions
+5 report  the remaining data with its legal ground, and empty the database's log
 
-Digests, ids, dates, amounts, references, verdicts and ledgers stay, so the sealed log still
-verifies. An erasure that was killed after step 3 is completed later.
+The sealed log still verifies. After a crash past step 3, the erasure is completed later.
 """
 
 import shlex
@@ -45,9 +42,9 @@ from reconcile.instants import EARLIEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """Request for an erasure of the data of one phone number, email address, or order.
+    """Request to erase the data of one phone number, email address or order.
 
-    files_of_others  whether to erase files of other orders that name the customer
+    With `files_of_others`, files of other orders that name the customer are erased, too.
     """
 
     phone: str | None = None
@@ -66,13 +63,10 @@ async def erase(
     progress: Callable[[int], None] = silent,
     agree: proposals.Agree | None = None,
 ) -> Erasure:
-    """Erase the data about the subject of the request. With `dry_run`, only report.
+    """Erase the data about the request's subject. With `dry_run`, only report.
 
-    agree  stores an approval in the transaction that records the erasure
-
-    Raise ConfigurationError for an unusable journal, NotFoundError if nothing is stored about the
-    subject, and UsageError for bad arguments, a missing permission, or other orders' files that
-    `asked` does not include.
+    `agree` stores an approval in the erasure's transaction. Raise ConfigurationError for an
+    unusable journal, NotFoundError without data, and UsageError for a refused request.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")
@@ -181,8 +175,7 @@ async def propose_erasure(
     *,
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
-    """Propose an erasure under a pseudonym. Return None for the machine's owner, who needs no
-    proposal.
+    """Propose an erasure under a pseudonym. Return None for the machine's owner.
 
     Raise the errors of `erase`.
     """
@@ -214,7 +207,7 @@ async def propose_erasure(
 
 
 def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
-    """Return the two kinds of erasure proposals: for an order's data, and for a person's data."""
+    """Return the two kinds of erasure proposals, for orders and for persons."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         order = proposal.subject if proposal.kind == "erase" else None
@@ -274,10 +267,9 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return the files of an SQLite database that still contain an erased number, although no row
-    does.
+    """Return the SQLite files that still contain an erased number.
 
-    Call it in a process that does not have the database open.
+    Call this function in a process without the open database.
     """
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []

@@ -38,12 +38,12 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that may be erased, and of deliveries that must be kept.
+    """Ids of deliveries that can be erased, and of deliveries that must be kept.
 
     kind    kind of data to keep: `delivery`, or `whole` for the whole body of a request
-    going   deliveries that may be erased
+    going   erasable deliveries
     unread  erasable deliveries that could not be read
-    gone    erasable deliveries whose bodies and headers are already gone
+    gone    erasable deliveries without bodies and headers
     kept    deliveries that must be kept, each with the reason
     latest  arrival of the newest erasable delivery
     """
@@ -70,8 +70,7 @@ _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
 async def rows_of(
     connection: Connection, orders: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> dict[str, set[erase_store.Key]]:
-    """Return the rows that an erasure of these orders and their deliveries empties. The keys are
-    names of tables."""
+    """Return the rows that an erasure of these orders and deliveries empties, by table."""
     deliveries = [*chain.from_iterable(orders.values())]
     owned = await erase_store.owned_rows(connection, {*orders, *deliveries})
     reasons = await erase_texts.bare_reasons(connection, deliveries, phones)
@@ -79,33 +78,33 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum number of orders that name an erasure's phone number; more are no one person's."""
+"""Maximum number of orders that one person's phone number can have."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Erasure:
-    """Data that may be erased, the data that stays, and whether the erasure is done.
+    """Data that can be erased, the data that stays, and the state of the erasure.
 
     identifiers  phone numbers as E.164 digits, or EMAIL_KIND and an email address
     orders       orders whose bodies, headers and phone digests are erased
-    deliveries   deliveries with the number that have no order or could not be read
+    deliveries   deliveries with the number and without a readable order
     unreadable   those of `deliveries` that could not be read
     gone_before  deliveries without order and body, which a backup can have
     wholes       deliveries in a request of which only another delivery's part has the number
     brought      deliveries of each order, even without bodies
     notes        stored digests of phone numbers, by which this data is found
-    reasons      events to be emptied of their reason, each with a delivery of the event
+    reasons      events that lose their reason, each with a delivery of the event
     staying      orders that are kept for now, with their deliveries
-    quoting      revisions that quote an erased reason; they stay
+    quoting      revisions that quote an erased reason and stay
     holding      rows that contain a number, by place
     going        rows to empty or delete, by table
     waiting      rows of kept orders to empty or delete later, by table
     aside        number of rows of set-aside deliveries that stay, by place
-    kept         data that stays, and why
-    accounts     until when accounting records of each erased order are kept
+    kept         data that stays, with the reason
+    accounts     end of the accounting period of each erased order
     copies       earlier copies that the erasure does not reach
     tidied       whether the erased data is gone from the database's log
-    latest       arrival of the newest erased data; the erasure is dated no earlier
+    latest       arrival of the newest erased data; the erasure's date is no earlier
     """
 
     subject: str
@@ -169,7 +168,7 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Store the rows that still contain the number, and do not count them as erased."""
+        """Store the rows that still contain the number as not erased."""
         self.holding = holding
         for where, mark in columns():
             if is_emptied(mark) and where in holding:
@@ -197,7 +196,7 @@ class Erasure:
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
-        """Return how much data was erased and how much remains, for each place in the database."""
+        """Return the amounts of erased and remaining data for each place."""
         because = "revisions.because"
         holding = self.holding | {because: self.holding.get(because, set()) | self.quoting}
         return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
@@ -233,7 +232,6 @@ class Erasure:
 
 
 def _known(erasure: Erasure) -> Erasure:
-    """Return the erasure. Raise NotFoundError if it found nothing."""
     if not any(erasure.counts().values()):
         raise NotFoundError(f"nothing is stored about {erasure.subject}")
     return erasure
@@ -249,8 +247,7 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find all data about a phone number or an email address. An email address is given as
-        `email:` followed by the address."""
+        """Find all data about a phone number or an address such as `email:a@example.com`."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -309,10 +306,9 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the data that one restriction is about, and judge by present facts whether it can be
-        erased.
+        """Find one restriction's data, and judge by present facts.
 
-        beside  a kept order that the same erasure restricted, or None
+        `beside` is a kept order of the restriction's erasure, or None.
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
@@ -485,8 +481,6 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge the unreadable, unallocated and refused deliveries, which are in no ledger. Judge
-        the orders before calling this method."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -552,10 +546,6 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries that have no order. The event of a readable one is not erased.
-
-        beside  kept order that they may be about, if any
-        """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)
         strays = [each for each in found if each.order is None]
@@ -593,13 +583,6 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return the reason to keep a request's body, for each order or delivery that needs one.
-
-        A body must be kept if it contains an unreadable delivery that will not be erased.
-
-        brought  deliveries of each order; a delivery without an order is its own key
-        going    deliveries without an order that will be erased
-        """
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)
         for what, deliveries in brought.items():
@@ -615,10 +598,6 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge the bodies of requests with several deliveries that contain the number.
-
-        Bodies with a delivery in `found` are left out.
-        """
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at

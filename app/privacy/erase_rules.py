@@ -1,8 +1,4 @@
-"""Decide which data of an order may be deleted on request, and which must stay and why.
-
-An order that a person must settle may be erased only after finance has accepted its break, so that
-the books state where the money went.
-"""
+"""Decide which data of an order can be deleted, and which must stay."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,9 +69,9 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Data that are kept, with the reason, and the end of the period if known.
+    """Data that is kept, with the reason.
 
-    what    what is kept, such as an order's reference
+    what    description, such as an order's reference
     detail  fact about the reason, or empty
     do      act by which a person can remove the reason, or empty
     until   end of the period, or None
@@ -111,10 +107,10 @@ NO_TIME: Final = Duration(0)
 class Periods:
     """Periods for which an erasure keeps data.
 
-    minimum      for all data, since their last change
+    minimum      for all data, since the last change
     accounts     for accounting records, since the last evidence or booking
-    disputes     for an order's evidence, since its last capture
-    unallocated  for the payer of an unallocated payment, since its arrival
+    disputes     for an order's evidence, since the last capture
+    unallocated  for the payer of an unallocated payment, since the arrival
     """
 
     minimum: Duration = NO_TIME
@@ -133,8 +129,7 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return the instant until which an order's last capture can be disputed, or None if it cannot
-    be disputed any more."""
+    """Return the end of the period in which an order can be disputed, if any."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -143,9 +138,9 @@ def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
 def kept_order(
     history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Return why an order must not be erased at its ledger's instant, or None.
+    """Return the reason to keep an order at its ledger's instant, or None.
 
-    to_do  result of `left_to_settle`
+    `to_do` is the result of `left_to_settle`.
     """
     order = history.order
     if is_disputed(ledger):
@@ -168,8 +163,7 @@ def kept_order(
 
 
 LOOK_AGAIN: Final[Duration] = DAY
-"""Time until a restriction without a known end is judged again. Its end usually depends on what a
-person does."""
+"""Time until a restriction without a known end is judged again."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
 """Time until an order kept only for accounting is judged again."""
@@ -216,14 +210,13 @@ def errors_of(ledger: Ledger) -> list[FindingCode]:
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return what a person must settle: the order's errors, and `unresolved` if this is the
-    outcome."""
+    """Return the errors that a person must settle, and `unresolved` for an unresolved order."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return what a person must do before an order can be erased, with the commands."""
+    """Return the steps before an order can be erased, with the commands."""
     codes, order = to_settle(ledger), history.order
     if not codes:
         return []
@@ -241,7 +234,7 @@ def steps_for(
 ) -> list[str]:
     """Return the steps that settle a finding or outcome, with the commands.
 
-    seen    the order's breaks; None if no run has seen its last evidence
+    seen    the order's breaks; None if no run has compared the last evidence
     booked  whether the run compared the order with a line of the order book
     """
     if code in OTHERWISE:
@@ -280,9 +273,9 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Return why a delivery that is in no ledger must be kept, or None.
+    """Return the reason to keep a delivery that is in no ledger, or None.
 
-    beside  a kept order of this customer, or that the delivery names, if any
+    `beside` is a kept order of this customer or delivery.
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

@@ -1,8 +1,4 @@
-"""Read and empty the rows of an erasure, and store the database's copy of the journal.
-
-Lines that are not carried out yet are pending. After a crash, or in an older backup, the file has
-lines that the copy lacks.
-"""
+"""Read and empty the rows of an erasure, and store the journal's copy."""
 
 import json
 import re
@@ -100,9 +96,8 @@ _OWNERS: Final = (
 class Owned:
     """Delivery with its order.
 
-    pruned  whether its body and headers were deleted
-    order   None without an order
-    unread  whether it could not be read
+    pruned  whether the body and headers were deleted
+    unread  whether the delivery could not be read
     """
 
     delivery_id: str
@@ -148,10 +143,7 @@ class SearchedText(NamedTuple):
 async def searched_texts(
     connection: AsyncConnection, select: str
 ) -> AsyncIterator[list[SearchedText]]:
-    """Yield the texts of refused deliveries in batches.
-
-    select  SQL that selects the deliveries, such as REFUSED
-    """
+    """Yield the texts of refused deliveries in batches. The SQL in `select` chooses them."""
     after = ""
     while True:
         values = {"after": after, "limit": AT_ONCE}
@@ -165,8 +157,7 @@ async def searched_texts(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """Return the deliveries that came in requests whose bodies have these digests. The keys are the
-    digests."""
+    """Return the deliveries of the requests with these body digests, by digest."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -214,8 +205,7 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
-    """Return (delivery, event row, reason) for each event of these deliveries that states a
-    reason."""
+    """Return the delivery, event row and reason of each event that states a reason."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 
@@ -282,12 +272,11 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""SQL for the rows of orders and deliveries that an erasure empties or deletes, by table."""
+"""SQL for the rows that an erasure empties or deletes, by table."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
-    """Return the rows with personal data of these orders and deliveries. The keys are names of
-    tables."""
+    """Return these orders' and deliveries' rows with personal data, by table."""
     return {
         table: {tuple(row) for row in await select_in(connection, sql=sql, values=things)}
         for table, sql in OWNED.items()
@@ -318,13 +307,11 @@ async def rows_that_hold(
     among: Rows | None = None,
     progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
-    """Return the rows that contain one of these numbers, in any notation, by `table.column`.
-
-    Every column of text or bytes is searched; its mark (`app/database/marks.py`) determines how.
+    """Return the rows that contain one of these numbers, by `table.column`.
 
     phones    phone numbers as E.164 digits, or EMAIL_KIND and an email address
-    among     result of an earlier search, to search only its rows
-    progress  called with the number of rows since its last call
+    among     earlier result, to search only its rows
+    progress  called with the number of rows since the last call
     """
     found: dict[str, set[Key]] = {}
     if not phones:
@@ -400,8 +387,7 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the digest of the whole body for each delivery that came with other deliveries in one
-    request."""
+    """Return the whole body's digest for each delivery of a request with several events."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -413,8 +399,7 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> d
 
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
-    """Delete the whole bodies of the requests in which these deliveries came, even if the bodies
-    contain other events."""
+    """Delete the whole request bodies of these deliveries, even with other events inside."""
     await select_in(
         connection,
         sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
@@ -426,8 +411,7 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return, for each delivery, the unreadable deliveries of its request, if its body is
-    stored."""
+    """Return the unreadable deliveries of each delivery's stored request."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
@@ -479,7 +463,7 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
-    """Store the numbers of pending lines of the journal, except numbers that are already stored."""
+    """Store the numbers of pending lines of the journal, except known numbers."""
     await run(
         connection,
         insert_rows,
@@ -491,7 +475,7 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Store why a pending line of the journal must wait, or delete it if carried out (None)."""
+    """Store why a pending line must wait. Delete a line that was carried out (None)."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"
@@ -511,10 +495,7 @@ _NOTE_INSTEAD: Final = (
 
 
 async def note_journal(connection: AsyncConnection, name: str, *, instead: bool = False) -> None:
-    """Store the name of the database's journal, if it has none.
-
-    instead  whether to replace a stored name
-    """
+    """Store the name of the database's journal. A stored name is replaced only with `instead`."""
     sql = _NOTE_INSTEAD if instead else _NOTE
     await connection.execute(text(sql), {"name": _NAME, "value": name})
 
@@ -540,15 +521,14 @@ async def known_references(connection: AsyncConnection) -> AsyncIterator[list[st
 
 
 async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[LineKey]]:
-    """Yield the keys of the versions of order-book lines that have a phone number, in batches."""
+    """Yield the keys of order-book lines with a phone number, in batches."""
     sql = "SELECT match_key, kind, since FROM book_lines WHERE phone > ''"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(row[0], row[1], row[2]) for row in rows]
 
 
 async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list[PhoneNote]]:
-    """Yield, in batches, the notes on phone numbers of people who received payments. The numbers
-    come from statements."""
+    """Yield the notes on payment recipients' phone numbers, in batches."""
     sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]

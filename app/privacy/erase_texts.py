@@ -28,10 +28,7 @@ class BankText(NamedTuple):
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
-    """Return the texts of a bank line, with the texts to be erased emptied.
-
-    which  one character for each text: EMPTIED or AS_IT_IS
-    """
+    """Return a bank line's texts without the erased ones. `which` has one character per text."""
     entry, reference, counterparty, words = (
         ERASED_NUMBER if text and each == EMPTIED else text
         for text, each in zip(texts, which, strict=True)
@@ -42,10 +39,7 @@ def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Return (event row, delivery) for each event whose reason an erasure must delete.
-
-    A code is deleted only if it contains a number of the customer.
-    """
+    """Return the event rows and deliveries of the reasons that an erasure must delete."""
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
         if reason != DOT and (not is_code(reason) or masking.touches(reason)):
@@ -58,7 +52,7 @@ async def quoting_revisions(
     brought: Mapping[str, Sequence[str]],
     reasons: Iterable[tuple[int, str]],
 ) -> set[erase_store.Key]:
-    """Return the sealed revisions that quote an erased reason, which stays in them.
+    """Return the sealed revisions that quote an erased reason.
 
     brought  orders with their deliveries
     reasons  erased reasons, from `bare_reasons`
@@ -76,12 +70,7 @@ async def quoting_revisions(
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
-    """Return the bank lines that have one of these numbers in their texts, and which texts to
-    empty.
-
-    Payer and free text are emptied, because a name can be beside the number. The bank's ids are
-    emptied only if they contain it.
-    """
+    """Return the bank lines with one of these numbers, and the texts to empty."""
     found: list[BankText] = []
     if not written:
         return found
@@ -99,10 +88,10 @@ async def attachments_with(
     orders: Iterable[str],
     found: Mapping[str, set[erase_store.Key]],
 ) -> list[attachment_store.AttachmentRecord]:
-    """Return the attachments of these orders and their breaks, and further attachments that contain
-    one of the numbers.
+    """Return the attachments of these orders and their breaks, and further attachments with the
+    number.
 
-    found  result of `erase_store.rows_that_hold`
+    `found` is the result of `erase_store.rows_that_hold`.
     """
     named = found.get("attachments.details", set())
     files = found.get("attachment_files.body", set())

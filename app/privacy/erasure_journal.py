@@ -1,10 +1,8 @@
-"""Write the journal of erasures, which lists by id the rows and orders that were emptied.
+"""Journal of erasures, which lists the ids of emptied rows and orders.
 
     NUMBER INSTANT KIND RULE IDS CHECK
 
-No backup contains the journal, so that a restored backup can be erased again. A line is about one
-KIND of row. Ids that a person chose are keyed digests (HMAC-SHA-256, 128 bits), so the file names
-nobody. The check covers the line and the line before it, so a changed or missing line is found.
+Ids that a person chose are keyed digests. No backup contains the journal.
 """
 
 import fcntl
@@ -22,15 +20,13 @@ from app.core.private_files import read_private, sync_folder, write_all, write_n
 from reconcile.instants import Instant, format_instant, parse_instant
 
 VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
-"""Setting with the path of the journal's file. The key's file is beside it, with the suffix
-`.key`."""
+"""Setting with the path of the journal's file. The key's file has the suffix `.key`."""
 
 MAX_LINE_BYTES: Final = 4_096
 """Maximum bytes of a line with its end, which fits in one disk block."""
 
 MAX_IDS: Final = 100
-"""Maximum number of ids in a line. The rows of a line are emptied in one transaction, which must be
-short."""
+"""Maximum number of ids in a line, which one short transaction empties."""
 
 Kind = Literal[
     "journal",
@@ -56,8 +52,8 @@ Kind = Literal[
 journal      no rows; line 0 gives the journal its random name
 deliveries   deliveries that had been read
 unreadable   deliveries that could not be read
-wholes       deliveries that kept their own data, while the body of their request was emptied
-reasons      deliveries whose event had its reason emptied
+wholes       deliveries with their own data in an emptied request body
+reasons      deliveries whose event lost its reason
 orders       orders, as digests; phone notes, session requests, attachments and keys were emptied
 attachments  attached files
 rejections   refused deliveries
@@ -66,8 +62,7 @@ bank_lines   versions of bank lines, as digests, with a code for the emptied tex
 recipients   phone notes on recipients of payments in statements, as digests
 bookmarks    operators' bookmarks, as digests
 
-A kind that begins with `kept_` lists restricted data instead: the digest, the reason's code, and
-the end of the restriction or `-`.
+A kind that begins with `kept_` lists restricted data: digest, reason's code and end.
 """
 
 Rule = Literal["begun", "asked"]
@@ -77,8 +72,6 @@ _KEY_CHARS: Final = 64
 _CHECK_CHARS: Final = 32
 _DIGEST_CHARS: Final = 32
 _MAX_IDS_CHARS: Final = 3_900
-"""Maximum number of characters of the ids in a line. The other parts of a line have at most 140
-characters."""
 _LINE: Final = re.compile(
     r"(?P<number>[0-9]{1,12}) (?P<at>[0-9TZ:.-]{20,27}) (?P<kind>[a-z_]{1,20}) "
     r"(?P<rule>[a-z_]{1,20}) (?P<ids>[0-9A-Za-z_,/-]{1,3900}) (?P<check>[0-9a-f]{32})",
@@ -111,7 +104,7 @@ class JournalKey:
         return "JournalKey()"
 
     def digest(self, kind: Kind, key: str) -> str:
-        """Return the digest that stands for a row's key or an order's reference in the journal."""
+        """Return the journal's digest of a row's key or an order's reference."""
         code = self._begun.copy()
         code.update(f"subject\n{kind}\n{key}".encode())
         return code.hexdigest()[:_DIGEST_CHARS]
@@ -136,10 +129,7 @@ class JournalKey:
 
 
 class ErasureJournal:
-    """Journal of erasures whose lines were all checked.
-
-    torn  whether the last line was cut short, before its erasure began
-    """
+    """Journal of erasures with checked lines. `torn` says that the last line is incomplete."""
 
     def __init__(
         self, path: Path, key: JournalKey, lines: list[JournalLine], *, torn: bool
@@ -159,10 +149,9 @@ class ErasureJournal:
         return self.lines[1:]
 
     def append(self, emptied: Mapping[Kind, Sequence[str]], *, at: Instant) -> list[JournalLine]:
-        """Append the ids of the rows that an erasure is about to empty, and sync.
+        """Append the ids of the rows to erase, and sync.
 
-        Raise UnreachableError if they cannot be written, and ConfigurationError if the file has
-        changed.
+        Raise UnreachableError for a failed write, and ConfigurationError for a changed file.
         """
         with _locked(self.path) as file:
             lines, whole, _ = _read(file, self.key)
@@ -222,8 +211,7 @@ def journal_problem(sentence: str) -> ConfigurationError:
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """Read the key of the journal at a path, if there is one. Raise ConfigurationError if
-    damaged."""
+    """Read the key of the journal at a path. Raise ConfigurationError for a damaged key."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)  # a line end
     if content is None:
@@ -237,9 +225,9 @@ def read_key(path: Path) -> JournalKey | None:
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """Read the journal at a path, or return None if it and its key are both missing.
+    """Read the journal at a path. Return None if journal and key are missing.
 
-    Raise ConfigurationError if one is missing, others can read them, or the journal was changed.
+    Raise ConfigurationError for a missing, changed or publicly readable file.
     """
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
@@ -259,9 +247,9 @@ def read_journal(path: Path) -> ErasureJournal | None:
 
 
 def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
-    """Return the journal at a path, made if missing.
+    """Return the journal at a path, and make a missing journal.
 
-    Raise UnreachableError if it cannot be made, and the errors of `read_journal`.
+    Raise UnreachableError for a failed write, and the errors of `read_journal`.
     """
     key = read_key(path)
     try:
@@ -289,13 +277,12 @@ def _new(path: Path, content: bytes) -> None:
 
 
 def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
-    """Write a journal from a copy of its lines. Raise FileExistsError if the file exists."""
+    """Write a journal from a copy of its lines. Raise FileExistsError for an existing file."""
     write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
 
 
 def set_aside(path: Path, *, at: Instant) -> Path | None:
-    """Rename the file at a path to set it aside. Return its new name, or None if there is no
-    file."""
+    """Rename the file at a path. Return the new name, or None without a file."""
     aside = path.with_name(f"{path.name}.aside-{at}")
     try:
         path.rename(aside)
@@ -317,8 +304,6 @@ def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
 
 
 def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
-    """Return all complete lines, the number of bytes to their end, and whether a cut line
-    follows."""
     lines: list[JournalLine] = []
     whole = 0
     raws = file.read().splitlines(keepends=True)
@@ -341,8 +326,6 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """Parse a line. Return None if the line was changed, or if it does not follow the line whose
-    check is `before`."""
     found = _LINE.fullmatch(text)
     if found is None:
         return None

@@ -1,10 +1,10 @@
-"""Export a copy of a person's data for the person, as a ZIP that opens without network.
+"""Export a copy of a person's data for the person, as a ZIP.
 
-    1 find    rows of the person's orders, and every row with the person's number or address
-    2 mask    what these rows say about other people and about staff (`export_masking`)
-    3 note    in the trail who took the copy, and how the person's identity was checked
-    4 place   rows by table, with the table's meaning, source, retention period and legal ground
-    5 pack    a file for each table, the attached files, `index.json` and `index.html`
+1 find    rows of the person's orders, and every row with the person's number or address
+2 mask    other people's and staff's data in these rows (`export_masking`)
+3 note    the copy and the identity check in the audit trail
+4 place   rows by table, with the table's meaning, source, retention period and legal ground
+5 pack    a file for each table, the attached files, `index.json` and `index.html`
 
 The copy includes data that an erasure has to keep.
 """
@@ -52,9 +52,9 @@ NOT_ALONE: Final = "a copy of all data about a person needs two operators"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """Request for a copy of the data of one person, given by phone number, email address or order.
+    """Request for a copy of the data of one person.
 
-    identity     how the person's identity was checked
+    identity     method of the identity check
     attachments  whether to include attached PDFs and pictures, which cannot be masked
     """
 
@@ -80,7 +80,7 @@ class Exported:
     """Finished copy of a person's data.
 
     archive  the ZIP
-    counts   number of rows, of orders, and of unmasked files
+    counts   numbers of rows, orders and unmasked files
     """
 
     archive: bytes = field(repr=False)
@@ -99,12 +99,10 @@ async def export(
     approved: Proposal | None = None,
     progress: Callable[[int], None] = silent,
 ) -> Exported:
-    """Return a copy of a person's data for the person, and record it in the audit trail.
+    """Return a copy of a person's data, and write an audit entry.
 
-    approved  the approved proposal; None for the machine's owner
-
-    Raise NotFoundError if nothing is stored, and UsageError without permission, or for bad
-    arguments or too much data.
+    `approved` is None for the machine's owner. Raise NotFoundError without data, and UsageError
+    without permission, or for bad arguments or too much data.
     """
     await must_have_read(context)  # the inbox may hold data of the person
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()
@@ -146,8 +144,6 @@ async def export(
 
 
 def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
-    """Return the statement on the person's identity, as the trail stores it. Raise UsageError if it
-    is empty."""
     if not identity.strip():
         raise UsageError("--identity must say how you checked the person's identity")
     return checked_reason(context, identity, phones=found.identifiers)
@@ -156,8 +152,7 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
 async def propose_export(
     context: AppContext, asked: ExportRequest, *, progress: Callable[[int], None] = silent
 ) -> Proposal | None:
-    """Propose a copy of a person's data. Return None for the machine's owner, who needs no
-    proposal.
+    """Propose a copy of a person's data. Return None for the machine's owner.
 
     Raise the errors of `export`.
     """
@@ -200,7 +195,7 @@ async def check_open(context: AppContext, approved: Proposal, *, by: str | None)
 
 
 def export_kind(context: AppContext) -> proposals.ProposalKind:
-    """Return the kind of proposals that let the proposer take a copy of a person's data."""
+    """Return the kind of proposals for copies of a person's data."""
 
     return proposals.ProposalKind(
         name=NAME,
@@ -215,8 +210,6 @@ def export_kind(context: AppContext) -> proposals.ProposalKind:
 def _must_be_of(
     context: AppContext, approved: Proposal, asked: ExportRequest, *, person: str | None
 ) -> None:
-    """Raise UsageError if the request is about another subject than the approved copy, or includes
-    attachments that were not approved."""
     if asked.attachments and "attachments" not in approved.given:
         raise UsageError("the approved copy excludes attached PDFs and pictures")
     known = approved.given.get("pseudonym")
@@ -233,8 +226,7 @@ def _must_be_of(
 # --- (4) the files --------------------------------------------------------------------------------
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Maximum number of bytes of a copy. The copy is built in memory, and a person must be able to open
-it."""
+"""Maximum number of bytes of a copy."""
 
 _SINCE_1973: Final = 10**14
 """Smallest integer that is shown as a time, in microseconds since 1970."""
@@ -259,11 +251,9 @@ async def files_of(
     *,
     attachments: bool,
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Return the copy's files by name, and the numbers of rows, orders and unmasked files.
+    """Return the copy's files, and the numbers of rows, orders and unmasked files.
 
-    attachments  whether to include attached PDFs and pictures
-
-    Raise UsageError for too much data.
+    With `attachments`, attached PDFs and pictures are included. Raise UsageError for too much data.
     """
     things = found.orders | {reference for _, reference in found.payments}
     copy = PersonalCopy(
@@ -360,8 +350,6 @@ async def _rows(
     members: dict[str, bytes],
     attachments: bool,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield a table's rows as JSON values. Contents that are not text are added to `members` as
-    files."""
     table = tables().tables[name]
     marks = {each.name: each.info[MARK] for each in table.columns if MARK in each.info}
     places = {each: found.named.get(f"{name}.{each}", set()) for each in marks}
@@ -390,7 +378,6 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row belongs to a payment of the person, by source and reference."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:
@@ -447,7 +434,6 @@ _STYLE: Final = (
 )
 
 _MOST_SHOWN: Final = 100_000
-"""Maximum number of characters of one table that the page shows. The table's file is complete."""
 
 
 def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:

@@ -1,8 +1,8 @@
-"""Find a person's data for the person's copy, by the marks on the columns.
+"""Find a person's data for the person's copy.
 
 1 asked    find rows that contain the number or address in any column
-2 orders   find the person's orders by digests of numbers and addresses, order books and names
-3 stated   find other numbers and addresses of this customer in the events of these orders
+2 orders   find the person's orders by numbers, addresses, order books and names
+3 stated   find other numbers and addresses of the customer in these orders' events
 4 own      find rows that name these orders, or their payments, deliveries, breaks or files
 """
 
@@ -34,12 +34,11 @@ class Found:
 
     identifiers      numbers and addresses of the person
     named_by         numbers and addresses in the request
-    orders           orders of the person
     payments         source and reference of each of the person's payments
     own              rows about the person, by table
     named            other rows that name the person, by `table.column`
-    names            names of the person, as events state them
-    names_of_others  names of other people, as events state them
+    names            names of the person in events
+    names_of_others  names of other people in events
     of_others        deliveries about other people's payments for the person's orders
     aside            accepted deliveries that name the person and could not be read
     """
@@ -64,9 +63,9 @@ async def find_person(
     order: str | None,
     progress: Callable[[int], None],
 ) -> Found:
-    """Return the rows of a person's orders, and other rows that name the person.
+    """Return the rows about a person, and other rows with the person's name.
 
-    Raise NotFoundError if there are no such rows.
+    Raise NotFoundError without such rows.
     """
     found = Found()
     if person is None:
@@ -129,10 +128,6 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Find the person's further identifiers and names in events with the number or address.
-
-    Other deliveries count as other people's.
-    """
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)
@@ -150,8 +145,6 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return what each delivery of an order states, by delivery id. Each value is (phone numbers,
-    phone numbers and email address, name)."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

@@ -1,9 +1,4 @@
-"""Mask other people's data in the copy that a person gets.
-
-The person's own rows are shown without other people's numbers, addresses and names. Of other rows,
-only the parts that name the person are shown. A name counts as another person's if it stands beside
-that person's number or address, or in a member for names.
-"""
+"""Mask other people's data in a person's copy. Other rows appear only in part."""
 
 import json
 import re
@@ -22,7 +17,7 @@ OTHERS: Final = "(left out: it is about others)"
 STAFF: Final = "(a staff member)"
 
 PASSAGE: Final = 500
-"""Maximum number of characters that are shown of a line in which the person is named."""
+"""Maximum number of shown characters of a line about the person."""
 
 TELLING: Final = 4
 """Minimum number of characters of a reference. Texts are not searched for shorter references."""
@@ -31,7 +26,6 @@ SHORTEST: Final = 7
 """Minimum digits of a phone number in members that are named like phone numbers."""
 
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
-"""Pattern of a time in milliseconds, or of date and time in digits: no phone number."""
 
 
 class PersonalCopy:
@@ -53,8 +47,8 @@ class PersonalCopy:
         identifiers  identifiers of the person, for `written_pattern`
         things       references of the person's orders and payments
         staff        names of operators
-        names        names of the person, as events state them
-        others       names of other people, as events state them
+        names        names of the person in events
+        others       names of other people in events
         """
         self._person = [masking.written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
@@ -75,8 +69,7 @@ class PersonalCopy:
         return text in self._things or self.names(text)
 
     def text(self, text: str) -> str:
-        """Mask other people's numbers, addresses and known names in a text, and also the names of
-        staff."""
+        """Mask other people's data and staff's names in a text."""
         return self._around(text, self._kept)
 
     def _around(self, text: str, kept: Sequence[re.Pattern[str]]) -> str:
@@ -94,8 +87,7 @@ class PersonalCopy:
         return "".join([*parts, self._around(text[at:], kept[1:])])
 
     def whole(self, content: str | bytes) -> Any:
-        """Return the full content of one of the person's rows as JSON values. Data of other people
-        is masked."""
+        """Return one of the person's rows as JSON values, without other people's data."""
         text = _decoded(content)
         document = _document(text)
         if document is None:
@@ -103,10 +95,8 @@ class PersonalCopy:
         return self._knowing(document)._value(document, field="")
 
     def headers(self, lines: str) -> str:
-        """Return the headers of the person's delivery, with only values that name the person.
-
-        Others can contain credentials.
-        """
+        """Return the delivery's headers, with only values that name the person. Others can be
+        credentials."""
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
             f"{name}{mark}{self.text(value) if self.names(value) else masking.HIDDEN}"
@@ -115,8 +105,7 @@ class PersonalCopy:
         )
 
     def passages(self, content: str | bytes) -> list[str]:
-        """Return the parts about the person in another person's row: members with paths, or
-        lines."""
+        """Return the parts about the person in another person's row."""
         text = _decoded(content)
         document = _document(text)
         known = self._knowing(document)
@@ -157,12 +146,6 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object states another person's number or address, and none of this
-        person.
-
-        field   name of the member that holds the object
-        around  whether the surrounding object states another person's number or address
-        """
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):
             return False
@@ -179,11 +162,6 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether a text is another person's name.
-
-        other  whether the object is about another person, whose name then counts unless all its
-               words are the person's own
-        """
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)

@@ -23,7 +23,7 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Kinds of things that identify a person's rows, by `table.column`, or column of any table."""
+"""Kinds of things that identify a person's rows, by column name or `table.column`."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"
