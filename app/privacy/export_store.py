@@ -33,9 +33,9 @@ _IN: Final = 'SELECT "{wanted}" FROM {table} WHERE "{column}" IN ({})'
 async def rows_named(
     connection: AsyncConnection, things: Mapping[str, Collection[str]]
 ) -> dict[str, set[Key]]:
-    """Return the keys of the rows that name one of these things, for each table.
+    """Return the keys of the rows that name these things, by table.
 
-    things  names by kind, as in NAMED_BY
+    `things` has names by kind, as in NAMED_BY.
     """
     found: dict[str, set[Key]] = {}
     for name, table in sorted(tables().tables.items()):
@@ -53,7 +53,7 @@ async def rows_named(
 
 
 async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, Any] | None:
-    """Return a row by its table and primary key, or None if there is no such row."""
+    """Return a row by its table and primary key."""
     table = tables().tables[name]
     names = [each.name for each in table.columns]
     sql = statement(
@@ -70,11 +70,11 @@ async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, 
 async def values_in(
     connection: AsyncConnection, place: str, *, where: str, values: Collection[str]
 ) -> set[str]:
-    """Return the values of one column from selected rows of its table.
+    """Return the values of one column from selected rows.
 
     place   the column to return, as `table.column`
     where   the column by which rows are selected
-    values  its values in the selected rows
+    values  the selecting column's values
     """
     name, _, wanted = place.partition(".")
     sql = statement(_IN, wanted=wanted, table=name, column=where)

@@ -1,7 +1,4 @@
-"""Check stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
-
-Each SQL statement selects wrong rows.
-"""
+"""Check stored facts: bodies by digests, revisions by order, rows by the sealed log."""
 
 import hashlib
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +17,7 @@ from app.sealing.log_queue_store import log_size
 from reconcile.transparency.merkle import STEP
 
 AT_ONCE: Final = 20_000
-"""Number of deliveries that one statement checks. A statement then takes a tenth of a second."""
+"""Number of deliveries that one statement checks."""
 
 
 _COUNT: Final = "SELECT count(*) FROM {table} {which}"
@@ -60,8 +57,7 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
 
 
 async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, list[str]]]:
-    """Yield, for each range of deliveries, the number of checked deliveries, and a sentence for
-    each wrong delivery."""
+    """Yield each range's number of checked deliveries, and a sentence per wrong delivery."""
     computed = await _digest(connection)
     to_the_end = text(statement(_ODD, computed=computed, span="id > :after"))
     to_the_last = text(statement(_ODD, computed=computed, span="id > :after AND id <= :last"))
@@ -112,7 +108,7 @@ async def odd_wholes(connection: AsyncConnection) -> list[str]:
 
 
 async def odd_attachments(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each attached file that is missing or does not match its digest."""
+    """Return a sentence on each missing or changed attached file."""
     gone = await connection.execute(
         text(
             "SELECT id FROM attachments WHERE gone_at IS NULL AND NOT EXISTS (SELECT 1 FROM "
@@ -128,8 +124,6 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SQL for a body's SHA-256 in hex. On SQLite, also register the function
-    `body_digest`, which the SQL calls."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()
@@ -173,8 +167,7 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
 
 
 async def check_revisions(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each revision that does not begin where the order's previous revision
-    ended."""
+    """Return a sentence on each revision that does not continue the previous one."""
     return [
         f"revision {seq} of {order} does not follow the one before it"
         for seq, order in await connection.execute(text(_REVISIONS))
@@ -187,8 +180,7 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return about `limit` sentences on missing leaves, leaves without a row, and rows without a
-    leaf."""
+    """Return sentences on missing leaves and rows, at most about `limit`."""
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

@@ -15,8 +15,8 @@ from reconcile.instants import Instant
 
 
 async def begin_journal(context: AppContext) -> None:
-    """Create the database's journal of erasures, unless it already has one. Raise
-    ConfigurationError or UnreachableError if the journal cannot be created."""
+    """Create a missing journal of erasures. Raise ConfigurationError or UnreachableError on
+    failure."""
     path = context.settings.erasure_journal_path
     if path is None:
         return
@@ -30,8 +30,8 @@ async def begin_journal(context: AppContext) -> None:
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return this database's journal of erasures. Raise ConfigurationError if it is missing or
-    belongs to another database."""
+    """Return this database's journal of erasures. Raise ConfigurationError for a missing or foreign
+    journal."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL, name a file on "
@@ -42,8 +42,7 @@ async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal
 
 
 async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
-    """Return the journal of erasures at a path. Raise ConfigurationError if it is missing or
-    belongs to another database."""
+    """Return the journal at a path. Raise ConfigurationError for a missing or foreign journal."""
     journal = erasure_journal.read_journal(path)
     if journal is None:
         raise erasure_journal.journal_problem(
@@ -96,11 +95,9 @@ async def journal_state(context: AppContext) -> JournalState:
 
 
 async def is_pending(context: AppContext, *, order: str | None) -> bool:
-    """Return whether the journal has an unfinished erasure.
+    """Return whether an erasure of the order is unfinished. An order of None means any.
 
-    order  the order that it must concern; None for any
-
-    Raise ConfigurationError if the journal cannot be used.
+    Raise ConfigurationError for an unusable journal.
     """
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:

@@ -1,10 +1,8 @@
-"""Let a person accept a gap: commits or acknowledged deliveries may be lost.
+"""Let a person accept a gap, in which commits or acknowledged deliveries can be lost.
 
-    1 check    the whole file, because old and new pages may be mixed in it
-    2 store    the gap, with the person's reason, and an entry in the trail
-    3 go on    reading the inbox file after its last deleted row
-
-Every loss of data makes published numbers continue beyond all used ones (`follow_loss`).
+1 check    the whole file, which can mix old and new pages
+2 store    the gap, with the person's reason and an audit entry
+3 go on    reading the inbox file after its last deleted row
 """
 
 from app.access.operators import SERVICE, note_in_trail, owner
@@ -28,12 +26,10 @@ from reconcile.instants import Instant
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept that a database lost commits, before it is served. Return the gap.
+    """Accept that a database lost commits, before anybody uses it. Return the gap.
 
-    follow  whether to call `follow_loss`; always called for an SQLite file
-
-    Raise UsageError if no commits were lost, or with `follow` for a server, and StoreUnavailable
-    for a damaged file.
+    Raise UsageError without a loss, or for a server with `follow`, and StoreUnavailable for a
+    damaged file.
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
@@ -58,8 +54,7 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves. A loss of commits can still be found after the
-    upgrade."""
+    """Upgrade a database that nobody serves."""
     database = Database(settings)
     try:
         await database.upgrade()
@@ -68,10 +63,7 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue after a standby took over without a loss of commits, in the caller's transaction.
-
-    The numbers of the outcome feed jump ahead, and an audit entry records this.
-    """
+    """Continue after a standby's takeover without loss, in the caller's transaction."""
     head, first = await _jump(connection, at=at)
     await note_in_trail(
         connection,
@@ -94,12 +86,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError for a gap that is not accepted, and UsageError for an acceptance
-    without a gap.
-
-    accepts  the person's reason for accepting a gap, or None
-    command  command that accepts the gap, for the error
-    """
+    """Raise ConfigurationError for an unaccepted gap, and UsageError for an acceptance without a
+    gap."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]
@@ -111,10 +99,7 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
     """Repair the outcome feed and the shop's facts after a loss of commits.
 
-    Published numbers are skipped, and statements of the shop are recorded as lost. Return the
-    feed's next number.
-
-    given  the last number that was published; 0 if unknown
+    Return the feed's next number. `given` is the last published number; 0 if unknown.
     """
     _, first = await _jump(connection, at=at, given=given)
     await shop_facts_store.note_loss(connection, at=at)

@@ -1,12 +1,10 @@
-"""Carry out pending erasures: unfinished lines of the journal, and restrictions that have ended.
+"""Carry out pending erasures: unfinished lines of the journal, and ended restrictions.
 
-    1 look     for pending lines, and for restrictions that must be judged again, in one query
-    2 replay   the lines; a line that must wait is tried again after a minute (`replay_erasures`)
-    3 judge    each restriction as of now, by the rules of an erasure (`erase_rules`)
-    4 erase    data that need not stay any more, after noting it in the journal
-    5 note     until when and why data must stay, or that the restriction is over
-
-The task rests until the next restriction ends, and at most an hour.
+1 look     for pending lines, and for restrictions to judge again
+2 replay   the lines; a waiting line is tried again after a minute (`replay_erasures`)
+3 judge    each restriction by the rules of an erasure (`erase_rules`)
+4 erase    data that need not stay, after a line in the journal
+5 note     the restriction's new end and reason, or its end
 """
 
 from typing import Final
@@ -29,16 +27,13 @@ from app.receiving.restriction_store import RestrictionRow
 from reconcile.instants import SECOND, Instant
 
 REST_S: Final = 60.0
-"""Minimum number of seconds between two rounds. While journal lines are pending, each round tries
-them again after this time."""
+"""Minimum number of seconds between two rounds."""
 
 IDLE_S: Final = 3_600.0
-"""Maximum number of seconds between two rounds. A round also finds erasures and restrictions of
-other processes."""
+"""Maximum number of seconds between two rounds."""
 
 AT_ONCE: Final = 100
-"""Maximum number of restrictions that are judged in one round. To judge a restriction, the order's
-ledger must be computed again."""
+"""Maximum number of restrictions in one round."""
 
 ENDED: Final = "the data was restricted by an earlier erasure, and the restriction has ended"
 
@@ -52,8 +47,7 @@ class PendingErasures:
         self._next: Instant | None = None
 
     async def work(self) -> int:
-        """Carry out pending lines of the journal, and erase data whose restriction has ended.
-        Return the number of pending lines."""
+        """Carry out pending and due erasures. Return the number of pending lines."""
         context = self._context
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)
@@ -100,10 +94,6 @@ def _look(
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
-    """Judge a restriction again, and erase its data if nothing keeps them.
-
-    An unexpected error is logged and retried a day later.
-    """
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:
@@ -136,8 +126,6 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction with its present reason and end. Return None if nothing restricts the
-    data any more."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)

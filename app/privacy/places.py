@@ -1,7 +1,4 @@
-"""List every place that stores text from outside, and how an erasure treats it.
-
-The marks on the columns of tables give the list; files beside the database are listed here.
-"""
+"""List every place that stores text from outside, with its treatment by an erasure."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -58,12 +55,7 @@ FILES: Final[tuple[Place, ...]] = (
 
 
 class RetainedClass(NamedTuple):
-    """Class of data that an erasure keeps for a time.
-
-    setting  the setting with the number of days
-    what     description of the data
-    ground   the legal ground
-    """
+    """Class of data that an erasure keeps for a time. `setting` names the number of days."""
 
     setting: str
     what: str
@@ -89,8 +81,7 @@ CLASSES: Final[tuple[RetainedClass, ...]] = (
 
 
 def retained_rows(settings: Settings) -> list[dict[str, str]]:
-    """Return a row for each class of data that an erasure keeps for a time. The row states the
-    number of days."""
+    """Return a row with the number of days for each class of retained data."""
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
@@ -124,9 +115,9 @@ class ReportedPlace:
     """Result of one erasure in one place.
 
     where  the place: a column, as `table.column`
-    went   number of rows that were erased, or would be
-    stays  number of rows that still contain the number, or belong to an order kept for now
-    why    why these rows stay, with the legal ground; may be empty
+    went   number of erased rows
+    stays  number of rows that still contain the number, or belong to a kept order
+    why    reason and legal ground for the remaining rows; can be empty
     """
 
     where: str
@@ -155,12 +146,12 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return the result of one erasure for each place that has rows, in the list's order.
+    """Return one erasure's result for each place that has rows.
 
     holding  keys of the rows that hold the number, by place
-    going    keys of the rows that are erased, by table
-    waiting  keys of rows of orders that are kept for now, by table
-    beside   number of further rows that are kept, by place
+    going    keys of the erased rows, by table
+    waiting  keys of rows of kept orders, by table
+    beside   number of further kept rows, by place
     """
     rows = []
     for where, mark in columns():

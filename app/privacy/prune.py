@@ -1,12 +1,5 @@
-"""Delete the bodies and headers of settled orders after their retention period.
-
-    1 page     through deliveries that still have bodies or headers, oldest first
-    2 fold     the orders of these deliveries, to find the settled orders
-    3 prune    deliveries of settled orders, and deliveries that concern no order
-
-Digests, ids, dates, amounts, references and verdicts stay. Data that is not sealed in the log
-stays, too.
-"""
+"""Delete the bodies and headers of settled orders after their retention period. Unsealed data
+stays."""
 
 import asyncio
 from collections import Counter
@@ -55,13 +48,12 @@ from reconcile.ledger.ledger import Outcome
 class Retention:
     """Retention period of each class of stored deliveries; None for ever.
 
-    quiet        for bodies and headers, since the last evidence of their order, or else their
-                 arrival
+    quiet        for bodies and headers, since the order's last evidence, or else the arrival
     phones       for digests of phone numbers, counted like `quiet`
-    rejections   for refused deliveries, since their arrival
-    book_phones  for phone numbers in order books, since their import
-    disputes     minimum for bodies and headers, since the last capture of their order
-    sources      sources whose redelivery time is known; deliveries of other sources are kept
+    rejections   for refused deliveries, since the arrival
+    book_phones  for phone numbers in order books, since the import
+    disputes     minimum for bodies and headers, since the order's last capture
+    sources      sources with a known redelivery time; other sources' deliveries are kept
     """
 
     quiet: Duration | None
@@ -72,7 +64,7 @@ class Retention:
     disputes: Duration = NO_TIME
 
     def classes(self) -> dict[str, int | None]:
-        """Return the number of days for which each class of data is kept. None means for ever."""
+        """Return the retention of each class of data in days. None means for ever."""
         spans = {
             "bodies": self.quiet,
             "phones": self.phones,
@@ -85,8 +77,7 @@ class Retention:
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
     """Return the retention periods, or None if everything is kept.
 
-    A class without a period has that of bodies and headers; 0 days means for ever. Raise
-    ConfigurationError if a source may redeliver after its bodies were deleted.
+    0 days means for ever. Raise ConfigurationError if a source can redeliver after the deletion.
     """
     days = settings.retention_days
     given = {
@@ -130,7 +121,7 @@ def ended_orders(
 ) -> dict[str, Outcome]:
     """Return the outcome of each settled order whose sources are all known.
 
-    quiet  minimum time since an order's last evidence
+    `quiet` is the minimum time since an order's last evidence.
     """
     found: dict[str, Outcome] = {}
     for order, history in histories.items():
@@ -148,8 +139,7 @@ def ended_orders(
 
 
 OTHERS_AT_ONCE: Final = 100
-"""Number of rows that are deleted in one transaction. The number is small, so that no
-acknowledgement waits long."""
+"""Number of rows that are deleted in one short transaction."""
 
 
 async def prune_others(
@@ -157,7 +147,7 @@ async def prune_others(
 ) -> AsyncIterator[tuple[str, int]]:
     """Delete old refused deliveries and phone numbers. Yield class and number of rows.
 
-    dry_run  whether to count without deleting
+    With `dry_run`, rows are only counted.
     """
     classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
         (
@@ -183,10 +173,7 @@ async def prune_others(
 async def note_pruning(
     context: AppContext, who: operator_store.Operator, gone: Mapping[str, int]
 ) -> None:
-    """Record the deletions in the audit trail, if there were any.
-
-    gone  number of deleted rows of each class of data
-    """
+    """Record the deletions of each class in the audit trail, if any."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
         async with context.database.writing() as connection:
@@ -249,12 +236,10 @@ async def _old_notes(
 
 
 PAGE: Final = 100
-"""Number of deliveries that are examined at a time. Folding their orders takes some
-milliseconds."""
+"""Number of deliveries that are examined at a time."""
 
 PRUNED_AT_ONCE: Final = 100
-"""Number of rows that are emptied in one transaction. The number is small, so that no
-acknowledgement waits long."""
+"""Number of rows that are emptied in one short transaction."""
 
 PRUNED_BYTES: Final = 1024 * 1024
 """Maximum bytes emptied in one transaction, which writes them twice."""
@@ -262,11 +247,11 @@ PRUNED_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledOrder:
-    """Settled order whose bodies and headers may be deleted.
+    """Settled order whose bodies and headers can be deleted.
 
-    last_heard  when its last evidence arrived
+    last_heard  arrival of the last evidence
     sizes       bytes of each delivery that is not pruned yet
-    mark        due mark, which shows whether new evidence has arrived since
+    mark        due mark, which shows new evidence
     """
 
     order: str
@@ -287,9 +272,9 @@ class SettledOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunablePage:
-    """Content of one page of deliveries that may be deleted.
+    """One page of deliveries that can be deleted.
 
-    looked     number of deliveries examined
+    looked     number of examined deliveries
     settled    orders whose first delivery is on the page
     unrelated  deliveries that concern no order, with their bytes
     """
@@ -301,12 +286,11 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """Result or preview of deleting old data. The numbers count all orders; `settled` lists the
-    first.
+    """Result or preview of deleting old data.
 
-    before      latest instant of an order's last evidence; None if no bodies may be deleted
-    classes     days for which each class of data is kept
-    orders      number of settled orders
+    before      latest instant of an order's last evidence; None if all bodies are kept
+    classes     retention of each class of data in days
+    orders      number of settled orders; `settled` lists the first
     deliveries  number of deliveries to delete
     unrelated   number of these deliveries that concern no order
     size        bytes of these deliveries
@@ -323,7 +307,7 @@ class Pruning:
     settled: list[SettledOrder] = field(default_factory=list)
 
     def add(self, page: PrunablePage, *, keep: int) -> None:
-        """Count the content of one page. Its orders are listed up to `keep` orders in all."""
+        """Count one page's content. At most `keep` orders are listed."""
         sizes = [each.sizes for each in page.settled] + [page.unrelated]
         self.orders += len(page.settled)
         self.unrelated += len(page.unrelated)
@@ -360,10 +344,9 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Delete the old data of all settled orders in one pass over all deliveries.
+    """Delete the old data of all settled orders in one pass.
 
-    dry_run  whether to count without deleting
-    keep     number of orders to list
+    With `dry_run`, data is only counted. At most `keep` orders are listed.
     """
     pruning = _begun(context, retention)
     async for looked in _pass(context, retention, pruning, dry_run=dry_run, keep=keep):
@@ -380,11 +363,9 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Delete old data once for a person, with an audit entry, after sealing it.
+    """Seal and delete old data for a person, with an audit entry.
 
-    keep  number of orders to list
-
-    Raise UsageError without permission.
+    At most `keep` orders are listed. Raise UsageError without permission.
     """
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
@@ -409,10 +390,6 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune deliveries and other old rows. Yield the number of deliveries of each page.
-
-    Raise UsageError if stored data is dated later than now.
-    """
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
     if newest - now > CLOCKS_DIFFER and not dry_run:
@@ -432,9 +409,9 @@ async def _pass(
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[PrunablePage]:
-    """Yield pages of settled orders, and of deliveries without an order, with deletable data.
+    """Yield pages of settled orders and unrelated deliveries with deletable data.
 
-    unsealed_too  whether to include rows that are not sealed yet
+    With `unsealed_too`, unsealed rows are included.
     """
     after, quiet = "", retention.quiet
     while quiet is not None:
@@ -499,8 +476,10 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Delete the bodies and headers of these orders, except orders with new evidence. Return the
-    pruned orders."""
+    """Delete these orders' bodies and headers. Return the pruned orders.
+
+    Orders with new evidence are left out.
+    """
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):
@@ -518,8 +497,6 @@ _T = TypeVar("_T")
 
 
 def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, str, int]]]:
-    """Yield batches of deliveries that are small enough for a short transaction. A delivery is
-    (order or payment, id, bytes)."""
     portion: list[tuple[_T, str, int]] = []
     weight = 0
     for each in items:
@@ -533,11 +510,10 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Pause after each page, as a multiple of its time: at most 1/21 of a core is used."""
+"""Pause after each page, as a multiple of the page's time."""
 
 PASS_S: Final = 3_600.0
-"""Seconds between two passes. Once an hour is enough, because deliveries are kept for weeks before
-they are pruned."""
+"""Seconds between two passes."""
 
 
 class Pruner(PeriodicTask):
@@ -550,8 +526,6 @@ class Pruner(PeriodicTask):
         self._guard = LeapGuard(context.clock)
 
     async def _look(self) -> int:
-        """Run one pass. Log its errors without raising them, because pruning late is better than
-        stopping the service."""
         try:
             await self._pass()
         except (StoreUnavailable, UsageError) as error:

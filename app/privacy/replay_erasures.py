@@ -1,14 +1,12 @@
 """Carry out the journal of erasures in a database.
 
-    1 fit      check that the journal belongs to this database and is up to date (`fit_journal`)
-    2 read     after a restore: unread deliveries of the backup, because a line may name them
-    3 note     the lines in the database, as pending
-    4 empty    the rows that a line names, in one transaction for each line
-    5 end      the line, or note the reason why it must wait
+1 fit      check that the journal is current and belongs to this database (`fit_journal`)
+2 read     after a restore: unread deliveries of the backup, which a line can name
+3 note     the lines in the database, as pending
+4 empty    the rows that a line names, in one transaction for each line
+5 end      the line, or note the reason to wait
 
-Nothing is judged again, and missing rows count as done. A line waits while a delivery that it names
-is unread, because its payment would be lost. Without the journal a restore stops, unless a person
-gives a reason.
+Without the journal a restore stops, unless a person gives a reason.
 """
 
 from collections import Counter
@@ -54,8 +52,7 @@ REASON: Final = "erased before, according to the journal of erasures"
 SUBJECT: Final = "the journal of erasures"
 
 TRIES: Final = 20
-"""Maximum number of tries to empty the write-ahead log. A try fails while another process reads the
-database."""
+"""Maximum number of attempts to empty the write-ahead log."""
 
 PAUSE_S: Final = 0.25
 
@@ -88,9 +85,9 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for an erasure, by kind, and the rows of its digests.
+    """Return an erasure's ids for the journal by kind, and the rows of its digests.
 
-    The kinds are in the order in which their lines are written.
+    The kinds are in the order of their lines.
     """
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
@@ -136,8 +133,7 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that the journal lists for restricted data, by kind, and the rows of
-    digests."""
+    """Return restricted data's ids for the journal by kind, and the rows of digests."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -223,9 +219,8 @@ def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> lis
 class Replayed:
     """Result of carrying out lines of the journal.
 
-    lines    number of lines
     counts   number of deleted things, as in `Erasure.counts`
-    pending  number of lines that must wait, by the code of the reason
+    pending  number of waiting lines, by the code of the reason
     tidied   whether the erased data is gone from the database's log
     copied   whether the lines came from the backup's copy
     unread   number of lines that no key could read
@@ -277,10 +272,8 @@ class ErasureReplay:
     ) -> None:
         """Prepare a replay.
 
-        restored  whether nobody serves the database yet; its unread rows are then read first
-        who       operator in the trail
-        reason    reason in the trail
-        subject   subject in the trail
+        With `restored`, nobody may serve the database yet. Operator, reason and subject are for the
+        trail.
         """
         self.context = context
         self._progress = progress
@@ -309,10 +302,7 @@ class ErasureReplay:
         lines: Sequence[erasure_journal.JournalLine],
         key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Repeat earlier erasures in this database, with an audit entry.
-
-        lines  the journal's lines of these erasures
-        """
+        """Repeat these lines' erasures in this database, with an audit entry."""
         if not lines:
             return Replayed()
         await seal_unsealed(self.context)  # data must be sealed before it is emptied
@@ -336,8 +326,7 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty the rows of each line in a transaction of its own. Record whether the line is done
-        or must wait."""
+        """Empty each line's rows in one transaction, and record the result."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:
@@ -352,7 +341,6 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty the rows of a line. Return None, or the code of the reason why it must wait."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -439,10 +427,6 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete these orders' phone notes and attachments until `at`.
-
-        Without later evidence, also session requests and keys.
-        """
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -493,8 +477,6 @@ class ErasureReplay:
     async def _empty_lines(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> None:
-        """Empty the versions of imported lines that a journal's line names. Versions that were
-        imported after the erasure are not changed."""
         newest = await import_store.newest_begun(connection, as_of=line.at)
         if line.kind == "book_lines":
             books = [named.book_lines[each] for each in line.ids if each in named.book_lines]
@@ -515,8 +497,7 @@ class ErasureReplay:
         self._counts["bank_lines"] += len(rewritten)
 
     async def tidy(self) -> bool:
-        """Empty the write-ahead logs of the database and the inbox. Return False if a reader still
-        uses a log."""
+        """Empty the write-ahead logs. Return False if a reader still uses a log."""
         inbox = await self.context.inbox.tidy()
         for _ in range(TRIES):
             if await self.context.database.writer.tidy(erase_store.TABLES):
@@ -530,23 +511,17 @@ class ErasureReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A person's decision to continue a restore although the journal is lost.
-
-    reason  the person's reason
-    by      the person's name, as in `permitted`
-    """
+    """Person's decision to continue a restore without the lost journal."""
 
     reason: str
     by: str | None
 
 
 async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
-    """Carry out the whole journal in a restored database before anybody serves it.
+    """Carry out the whole journal in a restored database, before any use.
 
-    without  permission to replace a missing or unusable journal, or None
-
-    Raise ConfigurationError for a missing or unusable journal without permission, and UsageError
-    for a permission without reason or right.
+    `without` permits replacing an unusable journal. Raise ConfigurationError for an unusable
+    journal without permission, and UsageError for an invalid permission.
     """
     context = again.context
     path = context.settings.erasure_journal_path
@@ -571,10 +546,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Repeat the journal's erasures in a restored copy, before it replaces the database.
-
-    without  permission to continue without the journal, or None
-    """
+    """Repeat the journal's erasures in a restored copy. `without` permits a missing journal."""
     again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
     return await replay_after_restore(again, without=without)
 
@@ -586,10 +558,6 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Replace a lost or damaged journal by the database's copy, and repeat its erasures.
-
-    A damaged file is kept under another name.
-    """
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

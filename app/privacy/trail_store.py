@@ -1,17 +1,4 @@
-"""Compare people's acts with the audit trail, so that no row was changed without an entry.
-
-    imports      what was imported and taken back, with the digests of all their lines
-    closings     months that were closed, and reopened
-    rules        matching rules that were saved
-    breaks       what people did about breaks
-    operators    who may act, in which role, and who may not any more
-    tokens       which programs may use the API, and for what
-    attachments  what was attached
-    checklist    what people signed before going live
-
-Facts that no entry states, such as passwords and sessions, are not compared. If a row and its
-sealed entry were both changed, `log verify` finds that.
-"""
+"""Compare people's acts with the audit trail, so that no row was changed without an entry."""
 
 import hashlib
 import json
@@ -171,7 +158,6 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """Return the amount as text, or None for an invalid amount in a changed row."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:
@@ -321,9 +307,9 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence for each act that the audit trail lacks or states otherwise.
+    """Return a sentence for each act that the audit trail lacks or contradicts.
 
-    progress  called with the number of imported lines since its last call
+    `progress` is called with the number of further imported lines.
     """
     found: list[str] = []
     for acts in _ALL:
@@ -342,8 +328,6 @@ async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list
 
 
 def _facts(kept: str) -> Facts:
-    """Return the facts of an audit entry. A damaged entry has no facts, and `log verify` reports
-    it."""
     try:
         facts = json.loads(kept)
     except ValueError:
@@ -371,10 +355,6 @@ def _differences(
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return sentences on imports with changed lines, and on lines of no import.
-
-    Texts of bank lines from before an erasure are not compared.
-    """
     now = await digests_again(connection, progress)
     erased = [
         each.at

@@ -9,17 +9,16 @@ from app.orders.sought import understood
 from app.providers import identifiers
 
 BARE_DIGITS: Final = 11
-"""Minimum number of digits of a phone number that is written without a plus sign."""
+"""Minimum number of digits of a phone number without a plus sign."""
 
 PSEUDONYM_CHARS: Final = 16
-"""Number of hex digits of a pseudonym. With this number, two people practically never share a
-pseudonym."""
+"""Number of hex digits of a pseudonym."""
 
 
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return the identifier of a person, or None without number and address.
+    """Return a person's identifier, or None without number and address.
 
     Raise UsageError for an invalid number or address.
     """
@@ -39,24 +38,19 @@ def person_of(
 
 
 def typed_as(text: str) -> dict[str, str]:
-    """Return typed text as an argument for `person_of`. The argument is `email` if the text
-    contains @, and `phone` otherwise."""
+    """Return typed text as an argument for `person_of`: `email` or `phone`."""
     return {"email" if "@" in text else "phone": text}
 
 
 def masked(identifier: str) -> str:
-    """Return a description of a person for the audit trail, without the address or number."""
+    """Return a description of a person for the audit trail, without address or number."""
     if identifier.isdecimal():
         return masked_phone(identifier)
     return f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
 
 
 def pseudonym(context: AppContext, identifier: str) -> str:
-    """Return a keyed digest that identifies this person in the audit trail and in proposals.
-
-    It differs from the digests in the table `phones`, which lead to orders. Raise UsageError
-    without a key.
-    """
+    """Return a keyed digest of a person for the audit trail. Raise UsageError without a key."""
     if context.phone_key is None:
         raise UsageError(
             "there is no key for phone numbers yet: start `tallyhook serve`, which creates the "

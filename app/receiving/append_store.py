@@ -1,4 +1,4 @@
-"""Storing a batch of arrived deliveries in one transaction, with verdicts, links and due orders.
+"""Store a batch of arrived deliveries in one transaction.
 
 1. load the known event ids and links
 2. decide the verdict on each arrival
@@ -6,8 +6,7 @@
 4. write all rows
 5. mark the orders as due for a fold
 
-The lock LINKING lets one process at a time store a batch. On PostgreSQL, a process writes the
-deliveries before it takes the lock, to hold it briefly.
+The lock LINKING lets one process at a time store a batch.
 """
 
 from collections import Counter
@@ -52,17 +51,17 @@ class Envelope:
 
 
 class Arrival(NamedTuple):
-    """One verified delivery that is to be stored.
+    """Verified delivery that must be stored.
 
-    headers  headers without credentials, as lines `name: value` in Latin-1
-    event  event in the body; None if the body could not be read
-    problem  why the body could not be read, or None
-    whole  the whole body, if `body` is one of several events in it
+    headers      headers without credentials, as lines `name: value` in Latin-1
+    event        event in the body; None for an unreadable body
+    problem      reason why the body could not be read, or None
+    whole        the whole body, if `body` is one of several events
     asked_about  whether the provider is asked about an unconfirmed event
-    customer  keyed digests by which the event's customer is found, as in `Reading`
-    values  values in an unreadable signed body that can name an order
-    peer  kind of the sender's address, for the log; may be empty
-    lane  number of the sender's network group; groups take turns in questions to the provider
+    customer     keyed digests by which the event's customer is found
+    values       values in an unreadable signed body that can name an order
+    peer         kind of the sender's address, for the log; can be empty
+    lane         number of the sender's network group, for fair turns in questions
     """
 
     delivery_id: str
@@ -95,8 +94,7 @@ class KnownEvents:
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
     def load(self, connection: PlainConnection, events: Sequence[Event]) -> bool:
-        """Load the stored bodies that have the ids of these events. Return whether there are
-        any."""
+        """Load the stored bodies of these events. Return whether any are stored."""
         rows = select_rows(
             connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
@@ -121,17 +119,17 @@ class KnownEvents:
         return "duplicate_with_different_body"
 
     def order_of(self, event: Event) -> str | None:
-        """Return the order under which an earlier body with this event id is stored, or None."""
+        """Return the order of an earlier body with this event id."""
         bodies = self.bodies.get((event.source, event.event_id), {})
         return next((key for key, _ in bodies.values() if key is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Arrived deliveries with their verdicts, and the rows to write for them.
+    """Arrived deliveries with their verdicts and rows.
 
-    fresh  events that were not known before
-    pruned  ids of redeliveries whose first delivery has no body any more
+    fresh   new events
+    pruned  ids of redeliveries whose first delivery lost its body
     """
 
     arrivals: Sequence[Arrival]
@@ -145,8 +143,7 @@ class Judged:
 class Ready(NamedTuple):
     """Content that was read from one row of the inbox.
 
-    row  row of the inbox, or a Suspect, which is a record that is read alone after failed readings;
-         None for other content
+    `row` can be a Suspect: a record that is read alone after failures.
     """
 
     row: Unread | Suspect | None
@@ -201,10 +198,9 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Store deliveries that were read from inbox rows, but leave the rows in the inbox.
+    """Store deliveries from the inbox, but leave the inbox's rows for `append_ready`.
 
-    `append_ready` later deletes the rows, and marks orders as due. On several nodes, deliveries
-    must be visible everywhere before their order is due.
+    On several nodes, deliveries must be visible before their order is due.
     """
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
@@ -212,10 +208,6 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Mark orders as due, and deliveries as unsealed, for arrivals stored by `append_ahead`.
-
-    Raise StoreUnavailable if a node does not show one yet.
-    """
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -252,11 +244,6 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose ids are not stored yet, each id once.
-
-    A stored id is no redelivery: it comes from a restore, or from a rejected delivery that was
-    verified again.
-    """
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -281,8 +268,7 @@ _MORE_ARRIVALS: Final = (
 def count_arrivals(
     connection: PlainConnection, arrivals: Sequence[Arrival], rejections: Sequence[Rejection]
 ) -> None:
-    """Count arrivals for each minute and source, and delete old counts. Unknown sources are counted
-    together, because anybody can choose their names."""
+    """Count arrivals for each minute and source. Unknown sources are counted together."""
     taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
     refused = Counter[tuple[int, str]]()
     for each in rejections:
@@ -301,8 +287,7 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return, for each source, when its latest readable and its latest unreadable delivery arrived.
-    The result is an argument of `note_sources`."""
+    """Return each source's latest readable and latest unreadable arrival."""
     latest: dict[tuple[str, bool], Instant] = {}
     for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True):
         key = arrival.source, verdict != "unreadable"
@@ -311,19 +296,15 @@ def accepted_of(appended: Appended) -> list[Accepted]:
 
 
 READ: Final = "read "
-"""Beginning of the names of counters that count the deliveries read from the inbox, as in `read
-shop duplicate`."""
+"""Prefix of the counters of deliveries read from the inbox."""
 
 READ_END: Final = "read!"
-"""Upper end of the range of names that begin with `read `. The character `!` comes directly after
-the blank."""
+"""Upper end of the range of names that begin with `read `."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count the deliveries that were read. Call this last in a transaction: it locks the counters.
-
-    On SQLite, it also resets the counter of reader starts.
-    """
+    """Count the deliveries that were read. Call this function last, because the counters stay
+    locked."""
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
         for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
@@ -358,8 +339,7 @@ def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
 def append(
     connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
 ) -> Appended:
-    """Store the arrivals in the caller's transaction. After the commit, the caller must cache the
-    links that are returned."""
+    """Store the arrivals in the caller's transaction. Cache the returned links after the commit."""
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
     judged = _stored(connection, arrivals, memory)
     named = _keep_unread(connection, arrivals)
@@ -369,8 +349,6 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Decide the verdicts and store the arrivals. The caller must mark deliveries as unsealed, and
-    orders as due for a fold."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, False
@@ -424,9 +402,9 @@ def _judge(
 def judge_all(
     came: Iterable[tuple[Event | None, str, Instant]], known: KnownEvents, linking: Linking
 ) -> tuple[list[StoredVerdict], list[NewEvent]]:
-    """Return the verdict on each event, and the new events.
+    """Return each event's verdict, and the new events.
 
-    came  event or None, delivery id and time of each arrival
+    `came` has event or None, delivery id and time of each arrival.
     """
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
@@ -501,10 +479,6 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store each body that contains several events, once.
-
-    A deleted body is stored again only if one of its events can be read now.
-    """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
@@ -546,8 +520,6 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return the ids of redeliveries whose original delivery was pruned. The headers of these
-    redeliveries must not be stored."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()
@@ -593,7 +565,6 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
     """Mark orders as due for a fold because of new evidence.
 
-    A running fold does not clear these marks. An order that is already due keeps its earlier time.
     Orders are marked in key order, so that no two transactions deadlock.
     """
     if due:

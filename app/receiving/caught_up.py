@@ -1,8 +1,5 @@
-"""Wait until accepted deliveries are read, and find the age of the oldest unread delivery.
-
-A request about one order waits up to two seconds for deliveries accepted before it. Actions that
-cannot be undone are refused while deliveries are unread.
-"""
+"""Wait for unread deliveries, and find the oldest one's age. Irreversible actions need all
+deliveries."""
 
 import asyncio
 from typing import Final, Literal
@@ -18,13 +15,10 @@ SOON_S: Final = 0.1
 """Maximum seconds for which a call that stores a fact waits for deliveries."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Maximum age of the oldest unread delivery for which a call with patience `short` waits."""
+"""Maximum age of unread deliveries for which the patience `short` waits."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of a standby's newest commit from which its data count as incomplete.
-
-Readers commit a heartbeat every five seconds.
-"""
+"""Age of a standby's newest commit from which its data counts as incomplete."""
 
 _PAUSE_S: Final = 0.02
 
@@ -33,19 +27,17 @@ _COPY_PAUSE_S: Final = 0.1
 Patience = Literal["long", "short", "none"]
 """Time for which a request waits for unread deliveries.
 
-`long` is up to two seconds, `short` up to a tenth of a second, and `none` not at all. With `none`,
-younger deliveries than two seconds do not count as unread.
+`long` is two seconds, `short` a tenth of a second. With `none`, deliveries younger than two seconds
+do not count as unread.
 """
 
 
 async def behind_s(
     context: AppContext, *, as_of: Instant | None = None, patience: Patience = "long"
 ) -> int:
-    """Return the age in seconds of the oldest unread delivery, at least 1; 0 if all are read.
+    """Return the age of the oldest unread delivery in seconds; 0 if all are read.
 
-    On a standby that lags behind, it is the age of the standby's newest data.
-
-    as_of  time of the question; None for now; later arrivals are ignored
+    On a late standby, return its data's age. Arrivals after `as_of` are ignored.
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
@@ -75,7 +67,6 @@ async def behind_s(
 
 
 async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
-    """Wait until a standby has all data up to `asked`, and return 0, or the age of its data."""
     ends = asyncio.get_running_loop().time() + COPY_LATE / SECOND
     while context.database.shared:
         copied = (await context.inbox.backlog()).copied_up_to
@@ -88,10 +79,7 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if a delivery that arrived up to `as_of` is unread, here or on a standby.
-
-    as_of  time of the question; None for now
-    """
+    """Raise NotAllRead if a delivery from up to `as_of` is unread."""
     asked = context.clock.now() if as_of is None else as_of
     behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
     if behind:
@@ -112,10 +100,7 @@ def spoken_age(behind: int) -> str:
 
 
 def unread_notice(behind: int) -> str:
-    """Return the sentence which warns that an answer may lack unread deliveries.
-
-    behind  age in seconds of the oldest unread delivery
-    """
+    """Return a warning about unread deliveries. `behind` is the oldest one's age in seconds."""
     return (
         f"Deliveries up to {spoken_age(behind)} old may not have been read yet: this answer may "
         "lack them, and missing orders may have arrived. Try again later."

@@ -1,13 +1,9 @@
-"""Claims on inbox rows, so that no two reader processes read the same row.
+"""Claims on inbox rows, so that no two reader processes read one row.
 
-    look   find free rows                              in a snapshot
-    claim  mark them in a transaction of its own       then read them, outside of any transaction
-    ...    append deletes the rows still claimed       inbox_store.take_out
-    back   release what was not read, at a normal end
-
-If a claim expires before its reader has stored the row, this reader stores nothing. A claim expires
-when others have seen it unchanged for 45 seconds, or when its process has ended on this machine.
-Clocks and connections do not matter.
+look   find free rows                              in a snapshot
+claim  mark the rows in a separate transaction     then read them, outside of any transaction
+...    append deletes the rows still claimed       inbox_store.take_out
+back   release unread rows                         at a normal end
 """
 
 from collections.abc import Sequence
@@ -21,10 +17,7 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim expires: three times the longest time for storing.
-
-Storing takes up to 15 s: 10 s to wait for other transactions, and 5 s for itself.
-"""
+"""Seconds after which a claim expires: three times the longest storing time."""
 
 LOOKS_S: Final = 3.0
 """Maximum seconds between a reader's looks at the claims, without measuring their age anew."""
@@ -40,10 +33,7 @@ HEADS: Final = 512
 
 
 class Head(NamedTuple):
-    """An inbox row, or a record that is read alone, as listed for claiming.
-
-    `taken_by` is empty if unclaimed.
-    """
+    """Inbox row, or single record, as listed for claiming. `taken_by` is empty if unclaimed."""
 
     seq: int
     records: int
@@ -77,12 +67,11 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether another reader's claim on this row or suspect has expired. Pass only heads
-        that `free` has returned."""
+        """Return whether another reader's claim has expired. Pass only results of `free`."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the rows or records that this reader may claim: unclaimed, its own, or expired."""
+        """Return the rows or records that this reader can claim."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()
@@ -103,8 +92,7 @@ class Claimant:
 
 
 def heads_of_rows(connection: PlainConnection, *, after: int = 0) -> list[Head]:
-    """Return the inbox rows whose number is above `after`, oldest first, as they are listed for
-    claiming."""
+    """Return the inbox rows above the number `after`, oldest first."""
     return [Head(*row) for row in connection.ask(_ROWS, (after, HEADS))]
 
 
@@ -126,10 +114,9 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest free rows on PostgreSQL, and return them.
+    """Claim and return the oldest free rows on PostgreSQL.
 
-    Rows that another reader is just claiming are skipped. Rows are claimed, at least one, until
-    `limit` records or `most_bytes`.
+    At least one row is claimed, and then rows up to both limits.
     """
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
@@ -162,13 +149,10 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""SQL statement that claims listed rows. The statement skips rows that have changed since they were
-listed, and rows that are locked."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:
-    """Claim a free record that is to be read alone, and return it. Return None if another reader
-    was faster."""
+    """Claim and return a record that is read alone. Return None after another reader's claim."""
     rows = connection.ask(
         _CLAIM_SUSPECT,
         (claimant.next_mark(), int(claimant.ran_out(head)), head.seq, head.taken_by),
@@ -184,7 +168,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Release claimed rows that were not read. This does not count as a failed try."""
+    """Release claimed rows that were not read. The release does not count as a failure."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 
@@ -196,7 +180,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count one more failed reading of a record that is read alone, and release the record."""
+    """Count another failure of a record that is read alone, and release the record."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

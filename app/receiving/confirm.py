@@ -1,8 +1,6 @@
-"""Task that asks providers about events that no signature covers, and stores the answers.
+"""Task that asks providers about events that no signature covers.
 
-    due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
-
-Until there is an answer, the order's ledger stays `pending`, and states why.
+due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 """
 
 import asyncio
@@ -31,44 +29,32 @@ from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
 
 AT_ONCE: Final = 8
-"""Maximum number of questions to one provider at a time. Every provider's rate limit allows
-this."""
+"""Maximum number of simultaneous questions to one provider. Every provider's rate limit allows
+eight."""
 
 MAX_WAITING: Final = 10_000
-"""Maximum number of a source's events that wait for a further question.
-
-Beyond it, the events that were asked about most often are given up.
-"""
+"""Maximum number of a source's events that wait for another question."""
 
 LEASE: Final[Duration] = 2 * MINUTE
-"""Time for which a process reserves the events that it has taken for a question. Asking takes at
-most 20 seconds."""
+"""Time for which a process reserves events for a question."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Maximum pause between two questions about one event. The pause doubles until it reaches this
-length."""
+"""Maximum pause between two questions about one event."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""Time for which a provider is asked about an event. Payments by the slowest method reach their
-final state earlier."""
+"""Time for which a provider is asked about an event."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
 """Pauses before a provider is asked the same question again, to confirm changes."""
 
 SURE_NOT_FOUND: Final = 5
-"""Number of `not found` answers after which they are believed. Some providers know an event only
-after some time."""
+"""Number of `not found` answers that count as final. Some providers know events late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """The sources, and the clients that ask their providers.
-
-    sources  sources by name
-    askers  clients of the sources whose providers are asked, by name
-    unanswered  counter of missing answers, so that each is not logged
-    """
+    """The sources, and the clients that ask their providers."""
 
     context: AppContext
     sources: Mapping[str, Source]
@@ -77,8 +63,7 @@ class Confirmer:
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
-    """Ask the provider about the due events of one source, at most eight at a time. Return how many
-    events were due."""
+    """Ask about one source's due events. Return the number of due events."""
     context = confirmer.context
     now = context.clock.now()
     asking = confirmation_store.Asking(source=source, now=now, lease=LEASE, longest=DAY)
@@ -140,7 +125,7 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the provider is asked again about the payment; None if final.
+    """Return the pause before the next question about a payment; None if final.
 
     known  latest stored answers about the payment, newest first
     tries  number of earlier questions
@@ -222,11 +207,9 @@ async def _store(
 
 
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
-    """Return whether an answer only repeats the latest stored answer about the payment.
+    """Return whether an answer only repeats the payment's latest stored answer.
 
-    A repetition some time after a change is new, because it can confirm that money was taken back.
-
-    known  latest stored answers about the payment, newest first
+    The answers in `known` are newest first. A late repetition of a change is new.
     """
     if not known or _position_of(answer) != _position_of(known[0]):
         return False
@@ -257,10 +240,6 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the next question about an event, or give the event up after too long.
-
-    The pause doubles each time, up to an hour, or to what the provider `asked` for.
-    """
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -282,16 +261,15 @@ MOST_ASKED_BEFORE: Final = 200
 """Maximum number of events asked about before a month is closed, in 10 s."""
 
 PATIENCE_S: Final = 15.0
-"""Seconds to wait for answers before a month is closed. Events without an answer by then count as
-unanswered."""
+"""Seconds to wait for answers before a month is closed."""
 
 _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Have the running service ask again about events before `until` without a final answer.
+    """Ask again about events before `until` without a final answer.
 
-    Wait up to 15 seconds, and return the events that are still unanswered, oldest first.
+    Wait up to 15 seconds, and return the unanswered events, oldest first.
     """
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
@@ -314,10 +292,7 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[confirmatio
 async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
-    """Return the events from before `until` that got no answer by `as_of`.
-
-    The provider is not asked, because a report as of a past time cannot use a later answer.
-    """
+    """Return the events from before `until` without an answer by `as_of`."""
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(
             connection, until=until, limit=MOST_ASKED_BEFORE + 1
@@ -329,13 +304,11 @@ IDLE_S: Final = 1.0
 """Seconds between two checks for due events. A check costs one index lookup."""
 
 BETWEEN_S: Final = 0.05
-"""Seconds of pause after each question. A provider is therefore asked at most 20 questions a
-second."""
+"""Pause after each question, in seconds."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:
-    """Build one background task for each source. The task keeps asking the source's provider about
-    due events."""
+    """Build one background task per source, which asks about due events."""
     return TaskGroup(
         [
             PeriodicTask(

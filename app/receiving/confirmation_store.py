@@ -1,9 +1,4 @@
-"""Unconfirmed events, and the times at which to ask their providers next.
-
-A caller reserves an event for a while before asking; a final answer deletes its row, unless the
-event has arrived again. Events with a reference that is known from the shop come first, then those
-that were asked about least often.
-"""
+"""Unconfirmed events, with the times of the next questions to their providers."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -64,9 +59,9 @@ _ADD_UNSETTLED = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """One event about which the provider is to be asked.
+    """Event about which the provider must be asked.
 
-    tries  number of earlier questions
+    tries        number of earlier questions
     taken_until  end of the reservation
     """
 
@@ -85,11 +80,7 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Make these events due for a question now, with the shortest pauses.
-
-    Events are queued by group of senders, and the groups take turns, so that a sender of many
-    events does not delay others. Each known reference is a group of its own.
-    """
+    """Make these events due for a question now. Groups of senders take turns."""
     if not events:
         return
     found = {each.event.key: each for each in events}
@@ -124,9 +115,9 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Move waiting events to the front if a record has linked their reference to an order.
+    """Move waiting events with a reference in `links` to the front.
 
-    links  orders by reference, kind and source
+    `links` has orders by reference, kind and source.
     """
     for reference, kind, source in links:
         if connection.ask(_ANY_UNNAMED, (source,)):
@@ -155,9 +146,9 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A source whose provider is to be asked, with the time limits.
+    """Source whose provider must be asked.
 
-    lease  time for which a taken event stays reserved
+    lease    time for which a taken event stays reserved
     longest  longest pause between two questions
     """
 
@@ -167,10 +158,7 @@ class Asking:
     longest: Duration
 
     def due(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for events that are due.
-
-        An event also counts as due if its time is so late that a fast clock wrote it.
-        """
+        """Return the SQL condition for due events. Implausibly late times count as due."""
         leased = self.now + self.lease
         return sa.and_(
             _MARKS.source == self.source,
@@ -191,12 +179,7 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events, so that the caller can ask about them.
-
-    Each becomes due again when the reservation ends. Events with a known reference come first, then
-    those that were asked about least often. Only one question about a payment runs at a time,
-    because two answers could contradict each other.
-    """
+    """Take up to `limit` due events for questions. One question about a payment runs at a time."""
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
     busy = (
@@ -247,9 +230,9 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Postpone the next question about an event, unless it has arrived again.
+    """Postpone the next question about an event, unless the event has arrived again.
 
-    answered  time of the provider's answer, if any
+    `answered` is the time of the provider's answer, if any.
     """
     await connection.execute(
         sa.update(_CONFIRMATIONS)
@@ -296,8 +279,7 @@ class Waiting(NamedTuple):
 async def waiting_before(
     connection: AsyncConnection, *, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Return events that arrived before `until` and wait for an answer, oldest first, at most
-    `limit`."""
+    """Return waiting events from before `until`, oldest first."""
     found = await connection.execute(
         sa.select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
@@ -311,11 +293,7 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make each event from before `until` that waits for an answer due now, unless it is being
-    asked about.
-
-    Return all of these events, oldest first, at most `limit`.
-    """
+    """Make waiting events from before `until` due now. Return the events, oldest first."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
