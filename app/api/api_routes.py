@@ -1,8 +1,4 @@
-"""All routes of the API and of the published log.
-
-Loading this module loads most of finance and evidence, so the receiver loads it at the first
-request that needs it.
-"""
+"""All routes of the API and of the published log."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,9 +27,6 @@ from app.context.context import AppContext, Elsewhere
 
 
 class _Whole(Convertor[str]):
-    """Path converter that accepts the whole rest of a path, including line breaks. Starlette's own
-    converter rejects line breaks."""
-
     regex = r"(?s:.*)"
 
     def convert(self, value: str) -> str:
@@ -54,13 +47,8 @@ def api_routes(
     proposals: Callable[[], Proposals],
     elsewhere: Elsewhere,
 ) -> list[Route]:
-    """Return all routes of the API and of the published log.
-
-    checkout  None if checkout is not configured
-    alarms  returns a sentence for each active alarm
-    proposals  loads the code of proposals at the first request that needs it
-    elsewhere  runs long work in separate processes
-    """
+    """Return all routes of the API and of the published log. `checkout` is None if checkout is not
+    configured."""
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)
     owners = (

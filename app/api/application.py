@@ -30,10 +30,8 @@ HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-stor
 
 
 class AnswerMiddleware:
-    """ASGI middleware for all answers except those to deliveries.
-
-    It adds the headers `nosniff` and `no-store`, and counts and logs the API's answers 401 and 403.
-    """
+    """Middleware that adds security headers to API answers and counts refusals. Answers to
+    deliveries do not pass through this middleware."""
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:
         self._application = application
@@ -60,12 +58,8 @@ class AnswerMiddleware:
 
 
 class _Application(Starlette):
-    """Starlette application that first tries the few routes in `direct`. Because of this order, a
-    delivery is handled a fifth faster."""
-
     direct: Sequence[tuple[Route, ASGIApp]] = ()
-    """The routes that are tried before all others. Each comes with the application that answers its
-    requests."""
+    """Routes that are tried before all others, with their applications."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for route, application in self.direct if scope["type"] == "http" else ():
@@ -84,12 +78,8 @@ def build_application(
     failed: Callable[[str], None],
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. It neither opens nor closes the objects passed in.
-
-    api  returns all other routes; a thread calls it at the first request that needs one
-    failed  is called with a reason if `api` fails
-    count_refused  is called with the status of each API answer 401 or 403
-    """
+    """Return the ASGI application. The application neither opens nor closes the objects passed
+    in."""
     deliveries = [
         Route("/webhooks/{source}", webhooks),
         Route("/webhooks/{source}/", webhooks),  # as some people register it

@@ -1,7 +1,4 @@
-"""The API of evidence: an order's evidence bundle, and the documents about a dispute.
-
-A bundle needs a person's own token. Attached files are listed but not served.
-"""
+"""The API of evidence: an order's evidence bundle, and the documents about a dispute."""
 
 import re
 import shutil
@@ -34,8 +31,7 @@ AT_ONCE: Final = 1
 """Maximum number of evidence bundles, and of letters, that are built at a time."""
 
 MOST_S: Final = 120.0
-"""Time limit for building one evidence bundle, in seconds. A bundle of twenty deliveries takes two
-seconds."""
+"""Time limit for building one evidence bundle, in seconds."""
 
 
 class EvidenceRoutes:
@@ -51,11 +47,11 @@ class EvidenceRoutes:
         )
 
     async def build_bundle(self, reference: str, who: Holder, asked: AsOfAsked) -> Response:
-        """Build an order's evidence bundle, which is a ZIP file without personal data. Anyone who
-        has the file can check the evidence.
+        """Build an order's evidence bundle, a ZIP file that anyone can check. The bundle has no
+        personal data.
 
-        The roles finance, support and admin may build a bundle. The audit trail records who built
-        the bundle. Building takes some seconds. Only one bundle is built at a time.
+        The roles finance, support and admin may build a bundle. The audit trail records the
+        builder. Bundles are built one at a time, and each takes some seconds.
         """
         folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
         try:
@@ -125,8 +121,8 @@ class CaseRoutes:
         )
 
     async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
-        """Return the checklist of the evidence that a bank asks for in an order's dispute. The
-        checklist states which evidence is missing."""
+        """Return the checklist of evidence for an order's dispute. The checklist states which
+        evidence is missing."""
         found = (await dispute_case(self._context, asked.of(reference))).document()
         return Answer(found, _behind(found))
 

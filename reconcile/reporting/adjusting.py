@@ -1,12 +1,4 @@
-"""Compute adjusting entries: changes to closed months, which are posted in the first open month.
-
-    fresh      the transactions as computed now
-    frozen     the transactions in the stored journals, including their adjusting entries
-    adjusting  fresh minus frozen
-
-Transactions are equal if day, source, order, payment, method, currency and postings are equal. A
-changed transaction is reversed and posted again.
-"""
+"""Compute adjusting entries, which post changes of closed months in the first open month."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -34,14 +26,7 @@ class FrozenMonth:
 def with_adjusting(
     fresh: Iterable[Transaction], closed: Sequence[FrozenMonth], *, at: Instant
 ) -> Iterator[Transaction]:
-    """Yield the transactions of open months, then the adjusting entries for closed months, dated
-    `at`.
-
-    fresh   transactions of a journal computed now, including closed months
-    closed  all closed months, the earliest first
-
-    Only differences are held in memory.
-    """
+    """Yield the transactions of open months, then the adjusting entries for closed months."""
     starts = [each.month.start for each in closed]
     left = Counter[_Content]()
     samples: dict[_Content, Transaction] = {}
@@ -99,10 +84,6 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return the transaction with opposite postings, and mark it as reversed in its description.
-
-    If the transaction is a reversal itself, the mark is removed from its description.
-    """
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(
@@ -113,15 +94,11 @@ def _reversed(transaction: Transaction) -> Transaction:
 
 
 CITED: Final = 20
-"""Maximum number of ids that a break about adjusting entries cites. The journal has all of them."""
+"""Maximum number of ids that a break about adjusting entries cites."""
 
 
 class AdjustedMoney:
-    """Amount that adjusting entries move, for each closed month and currency.
-
-    The amount is the sum of the accounts whose balance the entries increase. Every amount that an
-    account gains is lost by another account.
-    """
+    """Amount that adjusting entries move, by closed month and currency."""
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()
@@ -129,8 +106,7 @@ class AdjustedMoney:
         self._at: Instant | None = None
 
     def add(self, transaction: Transaction) -> None:
-        """Add the money of a transaction if the transaction is an adjusting entry. All other
-        transactions are ignored."""
+        """Add the transaction's money if the transaction is an adjusting entry."""
         adjusts, currency = transaction.adjusts, transaction.currency
         if adjusts is None:
             return
@@ -148,12 +124,8 @@ class AdjustedMoney:
         return found
 
     def breaks(self, limits: Mapping[str, int]) -> Iterator[Break]:
-        """Yield a break for each closed month and currency whose adjusted amount exceeds its limit.
-
-        Currencies without a limit, or with a limit of 0, are skipped.
-
-        limits  limit in minor units for each currency
-        """
+        """Yield a break for each adjusted amount above its limit. Limits are in minor units; 0
+        means no limit."""
         for (period, currency), minor in sorted(self.sums().items()):
             limit = limits.get(currency, 0)
             if limit and minor > limit and self._at is not None:
@@ -190,8 +162,8 @@ def transaction_document(transaction: Transaction) -> dict[str, Any]:
 
 
 def transaction_of(document: Mapping[str, Any]) -> Transaction:
-    """Parse a transaction from JSON values. Raises KeyError, TypeError or ValueError if they are
-    invalid."""
+    """Parse a transaction from JSON values. Raises KeyError, TypeError or ValueError for invalid
+    values."""
     adjusts = document["adjusts"]
     names = [each.name for each in fields(Adjusts)]
     return Transaction(

@@ -1,8 +1,5 @@
-"""Record of a closed month: what was reported, on what evidence, by which rules, and by whom.
-
-Closings and reopenings form a chain: each record contains the digest of the record before it. A
-reopened month is closed again as its next version.
-"""
+"""Records of closed months: figures, evidence, rules and people. Each record contains the previous
+record's digest."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,20 +34,15 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
-"""Number of hex digits of a digest that are shown, to tell some hundred closings apart."""
+"""Number of hex digits of a digest that are shown."""
 
 Name = tuple[str, str, str, str]
-"""Name of a figure: its table, currency, row and sum. The currency may be empty."""
+"""Name of a figure: table, currency, row and sum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One sum of a report, in minor units of `currency`, and the number of items in it.
-
-    table  the table of the report
-    line   the row of the table: an outcome, a flow or a cause
-    what   name of the sum, such as `captured`; empty for the row's only sum
-    """
+    """One sum of a report, in minor units, and the number of items in the sum."""
 
     table: str
     currency: str
@@ -96,10 +88,6 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report.
-
-    The ages of breaks are left out, so that a break does not count as changed when it grows older.
-    """
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -134,12 +122,7 @@ def _figure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedMonth:
-    """Figures of a closed month, as they were reported.
-
-    original  figures as reported when the month was closed
-    closing   digest of the month's closing
-    reported  changes that later reports have already stated
-    """
+    """Figures of a closed month, as reported at the closing and since."""
 
     month: Month
     closing: str
@@ -148,11 +131,7 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """Return a row for each figure of a closed month that has changed and was not yet reported.
-
-    stated  the closed month as reported
-    now     the present figures of the month
-    """
+    """Return a row for each changed and unreported figure of a closed month."""
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
@@ -183,10 +162,7 @@ FORM: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceDigest:
-    """Number and SHA-256 of the rows of one kind that became known on one day.
-
-    part  kind of the rows: `deliveries`, `events`, `records`, …
-    """
+    """Number and SHA-256 of one day's rows of one kind."""
 
     part: str
     day: str
@@ -196,8 +172,7 @@ class EvidenceDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Print:
-    """SHA-256 and length of a printed report or journal, in one output format, as it was when the
-    month was closed."""
+    """SHA-256 and length of a report or journal, as printed at the closing."""
 
     format: str
     sha256: str
@@ -214,21 +189,13 @@ class Adjusted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """Closing of one month, with its figures and its evidence.
+    """Closing of one month, with figures and evidence.
 
-    version      number of the closing: 1, or one more than the closing that was reopened
-    known_after  instant of the previous month's closing, after which all this evidence became
-                 known; 0 for the first
-    before       digest of the previous closing or reopening; None for the first
-    by           name of the person who closed the month
-    role         role of the person who closed the month
-    proposed_at  when the closing was proposed; None if one person closed the month
-    approved_by  name of the person who approved the closing; None if one person closed the month
-    margin_days  number of days that had to pass after the month's end before closing
-    policy       the merchant's policy and matching rules at closing
-    revenue      how the month's journal posts sales; None if the journal has only payments
-    program      version of the program
-    checkpoint   size and head of the sealed log at closing; None if nothing was sealed
+    version      one more than the closing that was reopened
+    known_after  instant after which the evidence became known; 0 for the first closing
+    before       digest of the previous record; None for the first
+    proposed_at  None if one person closed the month
+    checkpoint   size and head of the sealed log; None if nothing was sealed
     """
 
     month: Month
@@ -265,12 +232,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """Reopening of the last closing, so that the month can be closed again.
-
-    version  version of the closing that is reopened
-    before   digest of the previous closing or reopening
-    second   person who approved the reopening
-    """
+    """Reopening of the last closing, so that the month can be closed again."""
 
     period: str
     version: int
@@ -395,8 +357,7 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
 
 
 def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDigest]) -> str | None:
-    """Return a sentence about the first day and kind of rows whose evidence changed; None if none
-    did."""
+    """Return a sentence about the first changed evidence; None if no evidence changed."""
     before = {(each.day, each.part): each for each in then}
     after = {(each.day, each.part): each for each in now}
     for day, part in sorted(before.keys() | after.keys()):
@@ -452,8 +413,7 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
 """Conditions for closing a month, in the order in which they are displayed."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions that must be met before a month is closed. No person can make an exception, because
-the month's figures are not known before."""
+"""Conditions of closing from which no person can make an exception."""
 
 ACCEPTED: Final = "accepted"
 
@@ -463,11 +423,7 @@ NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """Reason why a month cannot be closed yet, with a sentence on what to do.
-
-    cause  cause of the breaks, if the reason is about breaks
-    about  another subject of the reason, such as a source
-    """
+    """Reason why a month cannot be closed yet, with advice for people."""
 
     code: BlockerCode
     sentence: str
@@ -477,10 +433,7 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name by which a person makes an exception for this blocker.
-
-        Examples are `pending` and `coverage:shop`.
-        """
+        """Return the name by which a person makes an exception for this blocker."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 
@@ -488,10 +441,8 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield each condition of closing: its name, a sentence, and its blocker, or None if met.
-
-    If a condition of UNCONDITIONAL is not met, only blockers are yielded.
-    """
+    """Yield each condition of closing: name, sentence, and blocker. The blocker is None if the
+    condition is met."""
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
     for code, sentence in CONDITIONS.items():
@@ -504,8 +455,7 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Return the blockers without an exception, and a row with the reason for each excepted
-    blocker."""
+    """Return the blockers without an exception, and the exceptions with their reasons."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
@@ -516,10 +466,7 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker if fewer than `margin_days` days have passed since the month's end.
-
-    Late evidence may still arrive during these days.
-    """
+    """Yield a blocker if fewer than `margin_days` days have passed since the month's end."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -532,10 +479,7 @@ def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Block
 
 
 def unread(behind_s: int) -> Blocker:
-    """Return the blocker for deliveries that have not been read yet.
-
-    behind_s  age of the oldest such delivery, in seconds
-    """
+    """Return the blocker for deliveries that are stored but unread."""
     return Blocker(
         code="unread",
         sentence=f"Accepted deliveries up to {format_duration(behind_s * SECOND)} old have not "
@@ -545,12 +489,7 @@ def unread(behind_s: int) -> Blocker:
 
 
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
-    """Yield a blocker for payments whose state the provider has not confirmed.
-
-    names  the payments
-    then   whether the month is closed as of a past instant, for which the provider can no longer be
-           asked
-    """
+    """Yield a blocker for payments whose state the provider has not confirmed."""
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
         asked = "between the month's end and --as-of" if then else "just now"
@@ -568,8 +507,7 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
 
 
 def not_kept(count: int) -> Iterator[Blocker]:
-    """Yield a blocker if unsigned requests of the month were not stored because there were too
-    many."""
+    """Yield a blocker if unsigned requests of the month exceeded a limit and were not stored."""
     if count:
         yield Blocker(
             code="not_kept",
@@ -580,11 +518,8 @@ def not_kept(count: int) -> Iterator[Blocker]:
 
 
 def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -> Blocker:
-    """Return the blocker for an accepted gap in the data of the month.
-
-    gap   id of the gap
-    lost  number of lost deliveries; None if unknown
-    """
+    """Return the blocker for an accepted gap in the month's data. `lost` is None if the number of
+    lost deliveries is unknown."""
     count = "" if lost is None else f" Deliveries that are lost: {lost:,}."
     return Blocker(
         code="gap",
@@ -597,10 +532,7 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the blockers that the report itself shows.
-
-    Examples are totals that do not agree, breaks and pending orders.
-    """
+    """Yield the blockers that the report itself shows, such as pending orders."""
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(
@@ -704,16 +636,11 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
 
 
 _FARTHEST: Final = 14 * HOUR
-"""Largest offset from UTC. A longer gap in the coverage cannot be explained by a time zone."""
 
 
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence which says that a gap is due to another time zone, and the files to import.
-
-    The sentence is empty if no time zone explains the gap.
-    """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
         return "", "the other days"
@@ -770,14 +697,7 @@ def evidence_blockers(
     genuine: int,
     gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
-    """Yield the blockers for deliveries that are in no figure of the report.
-
-    unreadable  number of messages that a person must look at
-    lost        number of unsigned requests above a limit, which were not stored
-    not_ours    number of deliveries set aside because they belong to another shop
-    genuine     number of rejected deliveries that would be accepted now
-    gaps        blockers for accepted gaps
-    """
+    """Yield the blockers for deliveries that are in no figure of the report."""
     if unreadable:
         yield Blocker(
             code="unreadable",

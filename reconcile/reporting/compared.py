@@ -13,10 +13,7 @@ _KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", 
 def coverage_rows(
     coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
 ) -> tuple[CoverageRow, ...]:
-    """Return the coverage rows of a report: for sources or their wallets, bank accounts, and books.
-
-    captures  number of the period's payments for each source, which gets a row
-    """
+    """Return the report's coverage rows for sources, bank accounts and order books."""
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]
     known = {each.name for each in coverage.statements}

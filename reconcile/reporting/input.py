@@ -1,8 +1,4 @@
-"""Types of a report's input, such as one order or one break.
-
-The caller passes every order, line and break once, in any order. This module also decides whether a
-statement line's money is in a wallet, in transit or in the bank.
-"""
+"""Types of a report's input, such as one order or one break."""
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
@@ -25,11 +21,7 @@ from reconcile.reporting.report import Flow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderSeen:
-    """One order with its statement lines.
-
-    taking  ledger line of the order; None for lines without an order
-    shared  whether another order has an equal match key
-    """
+    """One order with its statement lines. `taking` is None for lines without an order."""
 
     taking: LedgerLine | None
     lines: tuple[StatementLine, ...] = ()
@@ -48,13 +40,7 @@ class BreakSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSeen:
-    """Order whose published outcome changed during the period.
-
-    at       when the last revision in the period was published
-    before   last outcome published before the period
-    after    last outcome published in the period
-    because  sentences of the last revision
-    """
+    """Order whose published outcome changed during the period."""
 
     order: str
     at: Instant
@@ -83,11 +69,6 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Divide statement lines among orders that have one match key.
-
-    A line goes to the order with its payment, else to the order that it names, else to the first
-    order.
-    """
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
         paid = [n for n, t in enumerate(takings) if row.payment in [p for _, p in t.payments]]
@@ -129,13 +110,7 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledLine:
-    """Statement line and the movements in the ledger that it settles.
-
-    fresh       movements in `taken` of which no earlier line settles a part
-    gross, net  amounts, positive if the line increases the merchant's balance
-    fee         fee, positive if the provider charged it
-    exchanged   whether the line settles its movement in another currency
-    """
+    """Statement line with the ledger movements that the line settles. A charged fee is positive."""
 
     line: StatementLine
     taken: tuple[Taken, ...]
@@ -147,13 +122,7 @@ class SettledLine:
 
 
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
-    """Return every statement line of the order with the movements that it settles.
-
-    A line prefers an unsettled movement of its payment with an equal amount, then all of them if
-    their sum is equal, then the first.
-
-    strange  ids of lines for which the matching found no movement
-    """
+    """Return the order's statement lines with the movements that each line settles."""
     if not seen.lines:
         return ()
     left = [] if seen.taking is None else list(seen.taking.taken)
@@ -214,8 +183,6 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return two tuples: the movements that this line is the first to settle, and all movements
-    that this line settles."""
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
         kinds.insert(0, _SETTLES["refund"])
@@ -242,11 +209,8 @@ def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bo
 
 
 def signed(line: StatementLine) -> tuple[int, int, int]:
-    """Return the gross, fee and net of a line, with gross and net positive if they increase the
-    balance.
-
-    A fee that is charged is positive. A fee line has gross 0.
-    """
+    """Return the line's gross, fee and net. Amounts that increase the balance are positive, and
+    charged fees too."""
     if line.kind == "fee":
         return 0, -line.net, line.net
     gross = balance_of(line)
@@ -264,10 +228,7 @@ def key_of(payout: Payout) -> Key:
 
 
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
-    """Check whether a line's money goes into a wallet, and not directly to the bank.
-
-    withdrawn  payouts that the statement lists as separate withdrawals
-    """
+    """Check whether a line's money goes into a wallet, and not directly to the bank."""
     key = (line.source, line.payout, line.currency)
     return line.wallet is not None and (line.payout is None or key in withdrawn)
 
@@ -298,8 +259,7 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return where a line's net amount is: in a wallet, in the bank, or not yet in either of
-        them."""
+        """Return where a line's net amount is: wallet, bank or in transit."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -307,16 +267,11 @@ class BankView:
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Check whether the imported bank files cover the payout of a line. If so, the files show
-        when the payout's money arrived."""
+        """Check whether the imported bank files cover the payout of a line."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield, for each transfer of the period, the amount paid out minus the amount booked.
-
-        Only differences within one currency are yielded. Withdrawals are left out, because their
-        lines were settled into a wallet.
-        """
+        """Yield the amount paid out minus the amount booked, for each transfer of the period."""
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
                 continue

@@ -1,71 +1,5 @@
-"""Journal of a period: the money of payments as double-entry transactions.
-
-Every transaction has one currency, and its postings add up to zero. Sales are normally not in this
-journal, because the merchant's own books post sales against the receivable.
-
-For each kind of transaction, the list names the accounts that are debited (+) and credited (-), and
-the date:
-
-captured
-    clearing +, receivable -, on the provider's date; money on top of the price has own accounts
-refunded
-    receivable +, clearing -, on the provider's date
-dispute lost
-    disputes +, clearing -, on the provider's date
-settled
-    bank + net, fees + fee, clearing - gross, on the statement's date; with bank files, in_transit
-    instead of bank
-in the bank
-    bank +, in_transit -, on the bank's date
-captured without an order
-    clearing +, unallocated -, on the provider's date
-assigned
-    unallocated +, receivable -, on the day of the record; reversed if the assignment is withdrawn
-other business
-    unallocated +, the chosen account -, on the day of the record
-settled into a wallet
-    wallet + net, fees + fee, clearing - gross, on the statement's date
-opening balance of a wallet
-    wallet +, openings -, on the date of the first line that states a balance
-withdrawn
-    in_transit +, wallet -, on the statement's date; reversed if failed, or from the bank
-transferred
-    transfers +, wallet -, on the date of each side
-held
-    wallet +, wallet -, from the available part to the held part; reversed if released
-converted
-    exchange +, wallet -, on the date of each side, in its own currency
-disbursed
-    other_business +, wallet -, on the statement's date
-settled for another shop
-    bank + net, fees + fee, other_shops - gross, on the statement's date
-exchanged, on the bank's date
-    exchange +, in_transit -, in the payout's currency
-    bank +, exchange -, in the bank's currency
-    exchange +, exchange_gains -, for the excess over the expected rate
-settled in another currency, on the statement's date
-    exchange +, clearing -, in the payment's currency
-    clearing +, exchange -, in the statement's currency
-    clearing +, exchange_gains -, for the excess over the expected rate
-written off
-    write_offs +, clearing -, when a person accepted the break; in_transit for a payout or bank
-    line, wallet for a balance
-taken back
-    clearing +, write_offs -, when later evidence closes the break, or changes its money
-
-With `revenue_at="fulfilment"`, `deposits` replaces the receivable and disputes until the order is
-fulfilled:
-
-fulfilled
-    deposits +, sales -, on the day of fulfilment, for everything captured so far
-captured
-    clearing +, sales -, from that day on
-refunded
-    refunds +, clearing -, from that day on
-
-If a tax rate is given, the tax contained in sales and refunds is posted to `taxes`. The balance of
-clearing is money that is not settled yet; that of in_transit is money that is not in the bank yet.
-"""
+"""Journal of a period: the money of payments as double-entry transactions. The postings of a
+transaction have one currency and add up to zero."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -129,10 +63,7 @@ Role = Literal[
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 EXCHANGED: Final = "exchanged"
-"""Description of the two transactions of an exchange.
-
-The two transactions are adjacent, and each is in its own currency.
-"""
+"""Description of the two transactions of a currency exchange."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "receivable",
@@ -150,10 +81,8 @@ _FULFILLED: Final[dict[EntryKind, Role]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revenue:
-    """Rules for posting sales when the shop fulfills an order.
-
-    taxes  tax contained in `sales` and `refunds`, in parts per million of the amount without tax
-    """
+    """Rules for posting sales when the shop fulfills an order. Tax rates are parts per million of
+    the net amount."""
 
     taxes: Mapping[Role, int]
 
@@ -170,11 +99,7 @@ _ON_TOP: Final[dict[PartKind, Role]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """One amount in minor units on one account: debits positive, credits negative.
-
-    account      account that a person chose; None for the account of the role
-    sub_account  one of several accounts of the role at the source
-    """
+    """One amount on one account, in minor units: debits are positive, credits negative."""
 
     role: Role
     minor: int
@@ -184,10 +109,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
-    """Closed month that an adjusting entry belongs to. The two dates are days such as `2026-10-31`.
-
-    reverses  whether the entry reverses a posted transaction
-    """
+    """Closed month that an adjusting entry belongs to."""
 
     period: str
     original_date: str
@@ -197,13 +119,7 @@ class Adjusts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """One movement of money in the journal. Its postings add up to zero.
-
-    what     description for people: `captured`, `settled payment`, `written off: not_settled`
-    method   the payment method that the statement names
-    cites    ids of the events, lines and breaks that prove the movement
-    adjusts  the closed month that the transaction adjusts, if any
-    """
+    """One movement of money in the journal. The transaction's postings add up to zero."""
 
     at: Instant
     what: str
@@ -231,13 +147,7 @@ def transactions(
     revenue: Revenue | None = None,
     withdrawn: Set[Key] = frozenset(),
 ) -> Iterator[Transaction]:
-    """Yield one order's transactions dated from `start` to just before `end`.
-
-    bank       result of matching with the bank; None if all settled money counts as in the bank
-    suspense   payments that are or were unallocated, by source and reference
-    revenue    how sales are posted; None if the journal has only payments
-    withdrawn  payouts that are withdrawals from a wallet
-    """
+    """Yield the order's transactions dated from `start` to just before `end`."""
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
     on_top = {} if seen.taking is None else _on_top(seen.taking)
@@ -315,11 +225,6 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield the deposits that become sales.
-
-    A deposit becomes a sale when the order is fulfilled. If a person assigns the payment to the
-    order later, the deposit becomes a sale at that time.
-    """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
         step
@@ -382,10 +287,6 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return, for each movement, how much of its money is on top of the price, by account role.
-
-    The keys are indexes of movements in `taken`. Money that came in is negative.
-    """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
         parts = [each for each in whole.on_top if each.money.currency == currency]
@@ -418,11 +319,6 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Yield the transactions that exchange clearing's money into the statement's currency.
-
-    The expected rate counts. A difference within the tolerance becomes exchange gains; a larger one
-    stays in clearing.
-    """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
     arrived = Money(minor=sum(map(balance_of, lines)), currency=lines[0].currency)
     due, within = expected_of(came, arrived, rates)
@@ -514,8 +410,7 @@ def opened(
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """Yield transactions for money that the bank booked or exchanged, from `start` to just before
-    `end`."""
+    """Yield transactions for booked or exchanged money, from `start` to just before `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
     yield from (each for each in found if start <= each.at < end)
@@ -562,12 +457,7 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the write-offs of a break and their reversals, from `start` to just before `end`.
-
-    Each has the amount that the break left unsettled.
-
-    found  the break as found by any run; the amounts come from `steps`
-    """
+    """Yield a break's write-offs and their reversals, from `start` to just before `end`."""
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None
     if CAUSES[found.cause].about == "wallet":

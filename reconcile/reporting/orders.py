@@ -27,26 +27,20 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
     "pending": "open",
     "not_attempted": "open",
 }
-"""Group of each outcome, such as success. Money that was returned later still counts as success."""
+"""Group of each outcome. Orders whose money was returned later count as success."""
 
 NO_CURRENCY: Final = ""
 """Currency of an order whose price and money are unknown."""
 
 DAILY_UP_TO: Final = 92 * DAY
-"""Maximum length of a period whose chart has a point for each day. A quarter is still readable."""
+"""Maximum length of a period whose chart has a point for each day."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Maximum length of a period whose chart has a point for each week.
-
-Two years have 105 weeks. The chart of a longer period has a point for each month.
-"""
+"""Maximum length of a period whose chart has a point for each week."""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
-    """Return the steps of an order in the period, such as `new` and `closed`.
-
-    An order that was not open in the period has the step `other` if its money moved, else no step.
-    """
+    """Return the steps of an order in the period, such as `new` and `closed`."""
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
@@ -60,7 +54,7 @@ Key = TypeVar("Key")
 
 
 class Totals(dict[Key, list[int]]):
-    """Lists of sums. Each key has one list, and `add` adds a value to every sum of the list."""
+    """Lists of sums, one list for each key."""
 
     def add(self, key: Key, *values: int) -> None:
         sums = self.get(key)
@@ -72,10 +66,7 @@ class Totals(dict[Key, list[int]]):
 
 
 def flow_rows(flow: Totals[tuple[str, r.FlowStep]]) -> tuple[r.FlowRow, ...]:
-    """Return a row for every step of every currency, including steps without orders.
-
-    flow  number of orders and sum of their prices. The keys are currency and step
-    """
+    """Return a row for every step of every currency, including steps without orders."""
     none = [0, 0]
     return tuple(
         r.FlowRow(currency=currency or None, step=step, count=count, sum=total)
@@ -139,7 +130,7 @@ class OutcomeSums:
             self._findings[code] += 1
 
     def rows(self) -> tuple[r.OutcomeRow, ...]:
-        """Return the rows sorted by outcome in the order of OUTCOMES, and then by reason."""
+        """Return the rows sorted by outcome, then by reason."""
         found = sorted(self._orders, key=lambda key: (OUTCOMES.index(key[0]), key[1]))
         return tuple(
             r.OutcomeRow(
@@ -187,10 +178,7 @@ class TimeSums:
 
 
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
-    """Return the starts of the days, weeks or months into which a chart divides the period.
-
-    A longer period is divided into longer parts. All starts except the first are at midnight.
-    """
+    """Return the starts of the chart's days, weeks or months."""
     length, found = end - start, list[Instant]()
     following = start
     while following < end or not found:

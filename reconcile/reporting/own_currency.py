@@ -1,8 +1,5 @@
-"""Convert money to the merchant's own currency, at the rate of each day.
-
-The rate is the file's latest of the past 7 days, or else the rate at which statements settled the
-currency. Money without a rate is not converted, and its currency is reported.
-"""
+"""Convert money to the merchant's own currency at daily rates. Money without a rate is reported,
+not converted."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -16,18 +13,12 @@ from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
 
 DAYS_BACK: Final = 7
-"""Number of days for which an exchange rate is used after its own day.
-
-On weekends and holidays, no new rate is published.
-"""
+"""Number of days for which an exchange rate is used after its own day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRate:
-    """Exchange rate that was used in a report.
-
-    day  day of the merchant's file that has the rate; None for a rate from statements
-    """
+    """Exchange rate that was used in a report. `day` is None for a rate from statements."""
 
     currency: str
     day: str | None
@@ -43,11 +34,7 @@ class UsedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Exchange rates: units of the merchant's own currency for one unit of another currency.
-
-    by_day      pairs of day and rate for each currency, the earliest day first
-    statements  rate at which statements settled each currency
-    """
+    """Exchange rates: units of the merchant's own currency for one unit of another currency."""
 
     own: str
     by_day: Mapping[str, tuple[tuple[str, Fraction], ...]]
@@ -76,10 +63,8 @@ class Converter:
         self._missing: Counter[str] = Counter()
 
     def converted(self, money: Money, day: str) -> int | None:
-        """Convert money to minor units of the merchant's own currency; None if there is no rate.
-
-        Halves are rounded away from zero.
-        """
+        """Convert money to the own currency's minor units. Halves are rounded away from zero; None
+        means no rate."""
         own = self.rates.own
         if money.currency == own or not money.minor:
             return money.minor
@@ -107,10 +92,7 @@ Sums = Mapping[tuple[str, str, str], int]
 
 
 def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], int]:
-    """Return the sums of all days, converted to the merchant's own currency.
-
-    The keys are the original currency and the kind of sum.
-    """
+    """Return the sums of all days, converted to the merchant's own currency."""
     found: Counter[tuple[str, str]] = Counter()
     for (day, currency, what), minor in sorted(sums.items()):
         converted = converter.converted(Money(minor=minor, currency=currency), day)
@@ -120,10 +102,7 @@ def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], in
 
 
 def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
-    """Return the rates at which statements settled other currencies in the merchant's own currency.
-
-    pairs  captured amounts with the amounts that they were settled for
-    """
+    """Return the rates at which statements settled other currencies in the own currency."""
     came: Counter[str] = Counter()
     arrived: Counter[str] = Counter()
     for captured, settled in pairs:
@@ -139,10 +118,7 @@ def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Frac
 
 
 def with_statements(rates: Rates, pairs: Iterable[tuple[Money, Money]]) -> Rates:
-    """Return the rates, extended by the rates at which statements settled other currencies.
-
-    pairs  captured amounts with the amounts that they were settled for
-    """
+    """Return the rates, extended by the rates that statements imply."""
     return replace(rates, statements={**settled_at(pairs, rates.own), **rates.statements})
 
 
@@ -167,12 +143,7 @@ _AFTER_NET: Final[Mapping[r.Flow, int]] = {
 def in_own_currency(
     flows: Sums, rates: Rates | None, *, settled: Iterable[r.SettledInRow]
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
-    """Return money flows in the own currency, the rates used, and remarks on money without a rate.
-
-    flows    sums of money, by day, currency and `Flow`
-    rates    rates of the merchant's own currency; None for empty results
-    settled  captures and their settled amounts, from which further rates are derived
-    """
+    """Return money flows in the own currency, the used rates, and remarks on missing rates."""
     if rates is None:
         return (), (), ()
     own = rates.own

@@ -1,16 +1,9 @@
-"""The report of a period, as one immutable value that every output format prints.
+"""The report of a period, as one immutable value. The basis decides which date of a movement
+counts:
 
-Tables grow only with currencies, causes and months. Lists end at a limit, and state how many lines
-are left out.
-
-opening  opened before the start, without a final outcome at the start
-new      opened in the period
-closed   opening or new orders that got their final outcome in the period
-closing  opening or new orders without a final outcome at the end
-other    closed before or opened after the period, with money dated in the period
-
-The basis decides which date of a movement counts: `captured` the provider's, `received` when the
-movement first became known, `settled` the statement's.
+captured  the provider's date
+received  the date on which the movement first became known
+settled   the statement's date
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,16 +21,13 @@ from reconcile.money import Money
 
 
 def reason_words(code: str) -> str:
-    """Return the summary of a reason, in the plural.
-
-    An unknown code is returned with its underscores replaced by blanks.
-    """
+    """Return the summary of a reason, in the plural."""
     known = REASONS.get(code)
     return code.replace("_", " ") if known is None else known.summary
 
 
 def finding_words(code: str) -> str:
-    """Return the summary of a finding, in the plural. An unknown code is returned unchanged."""
+    """Return the summary of a finding, in the plural."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
 
@@ -67,22 +57,11 @@ Flow = Literal[
     "in_wallet",
 ]
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
-"""Rows of the report's money table.
+"""Rows of the report's money table. These equations hold:
 
-The first five rows come from ledgers and fees. The next rows lead from net to the statement:
+net = settled + not_settled + differs + other_currency − not_notified − no_movement
 
-    net = settled + not_settled + differs + other_currency − not_notified − no_movement
-
-With bank files, the last six rows lead from the statement to the bank:
-
-    settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
-
-other_currency  money settled in another currency, minus money that came from another currency
-not_notified    statement lines for which no webhook came, as in breaks `settled_never_notified`
-no_movement     statement lines of disputes, doubtful payments, matches by hand, and carried money
-exchanged       payouts that the bank booked in another currency
-bank_differs    amount by which the bank booked less than was paid out
-in_wallet       money settled into a balance at the provider, and withdrawn later
+settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
 """
 
 BANK_FLOWS: Final[frozenset[Flow]] = frozenset(
@@ -100,18 +79,7 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Scope of a report, such as its period. `start` is in the period, `end` is not.
-
-    Only evidence known at `as_of` is used.
-
-    zone         name of the time zone of the period's days and months
-    merchant     name of the merchant; may be empty
-    closed_by    who closed the month; empty for an open period
-    closed_at    when the month was closed; None for an open period
-    approved_by  who approved the closing; empty if one person closed the month
-    proposed_at  when the closing was proposed; None if one person closed the month
-    version      version of the closing; more than 1 if the month was reopened
-    """
+    """Scope of a report. `start` is in the period, `end` is not."""
 
     start: Instant
     end: Instant
@@ -129,12 +97,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """Comparison of two numbers that are computed in different ways and must be equal.
-
-    The numbers are minor units, or counts if `currency` is None.
-
-    left, right  descriptions of the two numbers
-    """
+    """Two numbers that must be equal although they are computed in different ways. Without a
+    currency, the numbers are counts."""
 
     name: str
     currency: str | None
@@ -160,12 +124,7 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRow:
-    """Orders of the period with one outcome in one currency. Every order is in one row.
-
-    bucket                    the outcome; `no_order` for money that only a statement shows
-    sum                       prices of these orders; 0 if unknown
-    captured, refunded, lost  money of this currency dated in the period, never negative
-    """
+    """Orders of the period with one outcome in one currency. Every order is in one row."""
 
     currency: str | None
     bucket: Outcome | NoOrder
@@ -178,12 +137,7 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Number and sums of the rows that matching put into one bucket.
-
-    side      kind of the rows, such as `book` or `bank`
-    family    `matched`, `waiting` or `break`
-    fee, net  sums of fee and net of statement lines; 0 on other sides
-    """
+    """Number and sums of the rows in one bucket of the matching."""
 
     side: str
     currency: str
@@ -197,10 +151,7 @@ class MatchingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyRow:
-    """Number and sum of one flow of money, such as `captured` or `settled`.
-
-    count  number of movements or statement lines
-    """
+    """Number and sum of one flow of money, such as `captured`."""
 
     currency: str
     flow: Flow
@@ -210,13 +161,7 @@ class MoneyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
-    """Number of orders of the period with one outcome and one deciding reason.
-
-    further_attempts  orders with more than one attempt
-    redelivered       orders with an event delivered more than once
-    late              orders with an event that arrived late
-    out_of_order      orders with events that arrived out of order
-    """
+    """Number of orders of the period with one outcome and one reason."""
 
     outcome: Outcome
     group: OutcomeGroup
@@ -258,10 +203,8 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Number of movements of money that became known no later than `up_to` after their date.
-
-    In the last row, `up_to` is None, and the row counts all later movements.
-    """
+    """Number of movements that became known at most `up_to` after their date. The row with None
+    counts all later movements."""
 
     up_to: Duration | None
     movements: int
@@ -269,10 +212,7 @@ class DelayRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAgeRow:
-    """Number and money of the breaks of one cause, age, state and currency.
-
-    at_risk  money that may be lost; 0 if accepted
-    """
+    """Number and money of the breaks of one cause, age, state and currency."""
 
     cause: BreakCause
     age: Age
@@ -329,10 +269,7 @@ class LateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
-    """Number of earlier orders whose outcome was changed by a revision published in the period.
-
-    The orders were opened before the period.
-    """
+    """Number of orders from before the period with a changed outcome."""
 
     before: str
     after: str
@@ -341,10 +278,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeLine:
-    """One order whose outcome was changed by a revision published in the period.
-
-    because  sentences of the revision, with cited ids
-    """
+    """One order whose outcome was changed by a revision published in the period."""
 
     order: str
     at: Instant
@@ -368,11 +302,8 @@ class FeeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledInRow:
-    """Sum of the captures in one currency, and of what statements settle for them.
-
-    settled_in  currency of the statements; None if not settled yet
-    settled     gross amount in that currency
-    """
+    """Captures in one currency, with their settled sums. `settled_in` is None for captures that are
+    not settled yet."""
 
     captured_in: str
     settled_in: str | None
@@ -382,8 +313,7 @@ class SettledInRow:
 
     @property
     def rate(self) -> str | None:
-        """Return the exchange rate for one unit of the captured currency; None if the captures were
-        not settled in another currency."""
+        """Return the exchange rate for one captured unit; None without an exchange."""
         if self.settled_in in (None, self.captured_in) or not self.captured:
             return None
         assert self.settled_in is not None
@@ -400,12 +330,7 @@ RateFrom = Literal["file", "statement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRow:
-    """Flow of money in the merchant's own currency, converted at the rate of each day.
-
-    of   currency that was converted; None for all currencies
-    sum  amount of the flow; `residual` is the part of `net` that rounding and other days' rates
-         leave unexplained
-    """
+    """Flow of money, converted to the own currency. `of` is None for the sum of all currencies."""
 
     currency: str
     of: str | None
@@ -415,11 +340,8 @@ class OwnRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRow:
-    """Exchange rate used for the totals in the merchant's own currency.
-
-    day   the day in the merchant's file; None for a rate derived from statements
-    rate  units of the own currency for one unit of the other
-    """
+    """Exchange rate used for totals in the merchant's own currency. `day` is None for a rate from
+    statements."""
 
     of: str
     day: str | None
@@ -439,23 +361,15 @@ SuspenseLine = Literal[
     "days_over_90",
 ]
 SUSPENSE_LINES: Final[tuple[SuspenseLine, ...]] = get_args(SuspenseLine)
-"""Rows of the table of money without an order.
+"""Rows of the table of money without an order. These rows agree:
 
-The first six rows agree:
-
-    opening + received − assigned − refunded − other_business = closing
-
-The last three rows divide the closing amount by the age of its payments.
+opening + received − assigned − refunded − other_business = closing
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseRow:
-    """Number and sum of one kind of change of unallocated money, or of payments of one age.
-
-    line   kind of change, or age of the money
-    count  number of changes, or of payments that hold money
-    """
+    """Unallocated money of one kind of change or one age."""
 
     currency: str
     line: SuspenseLine
@@ -465,15 +379,8 @@ class SuspenseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
-    """One span of the period that files of a source, bank account or order book cover.
-
-    wallet       sub-account of the source; None for the whole source
-    since        start of the span; None if nothing is covered
-    until        end of the span; None if nothing is covered
-    whole        whether the files cover the whole period
-    payments     captured payments of the source in the period; 0 for others
-    declared_by  person who declared a part of the span; empty if files state all of it
-    """
+    """One span of the period that a source's, bank's or order book's files cover. `since` and
+    `until` are None if nothing is covered."""
 
     kind: Literal["statement", "bank", "book"]
     name: str
@@ -487,13 +394,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceRow:
-    """Bank statement that two people accepted although its entries do not explain its balances.
-
-    opened, closed  the days of the two balances
-    difference      amount by which the balances and the entries differ
-    state           whether the next statement confirms the stated closing balance
-    next_opening    opening balance of the next statement, if known
-    """
+    """Bank statement that was accepted although its entries do not explain its balances."""
 
     account: str
     currency: str
@@ -511,10 +412,7 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Number and sum of the period's captured payments whose statement line is overdue.
-
-    Each row has one currency and age. Payments whose missing line a person accepted are left out.
-    """
+    """Number and sum of captured payments with an overdue statement line."""
 
     currency: str
     age: Age
@@ -524,11 +422,7 @@ class UnsettledRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionRow:
-    """Condition that was not met when two people closed the month, with their reason for closing
-    the month anyway.
-
-    line  name of the condition, such as `coverage:shop`
-    """
+    """Unmet condition of a closed month, with the people's reason for closing."""
 
     line: str
     sentence: str
@@ -537,14 +431,7 @@ class ExceptionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustmentRow:
-    """One figure of a closed month's report that has changed since.
-
-    figure        table, row and, if there are several, the sum: `control/succeeded/captured`
-    sum_original  sum in the report at closing
-    sum_told      sum of the changes that earlier reports stated
-    sum_change    change that this report states
-    closing       first hex digits of the closing's digest
-    """
+    """One figure of a closed month's report that has changed since."""
 
     period: str
     figure: str
@@ -580,10 +467,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodReport:
-    """The whole report of a period. All rows are sorted.
-
-    `unlisted` states how many lines each list (`…_lines`) leaves out.
-    """
+    """The whole report of a period. `unlisted` counts the lines that each list leaves out."""
 
     scope: Scope
     ties: tuple[Tie, ...]
@@ -626,14 +510,12 @@ def ties(
     control: Sequence[ControlRow],
     money: Sequence[MoneyRow],
 ) -> tuple[Tie, ...]:
-    """Return all comparisons that must hold if the report's tables agree, sorted by name, then by
-    currency."""
+    """Return all comparisons that must hold if the report's tables agree."""
     return (*_ties_of_orders(flow, control), *_ties_of_money(control, money))
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield comparisons of two sums of unallocated money: the sum of all changes, and the sum of
-    all ages."""
+    """Yield comparisons of the sum of all changes with the sum of all ages."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

@@ -1,7 +1,4 @@
-"""Summary tables of a report: totals of each currency, and subtotals of breaks by cause and age.
-
-Formats for people begin with these tables. JSON and CSV have only the single rows.
-"""
+"""Summary tables of a report: totals by currency, and breaks by cause and age."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,12 +16,8 @@ from reconcile.reporting.words import AGE_WORDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyTotal:
-    """Totals of one currency in the period, in minor units.
-
-    orders              orders of the period with a price in this currency
-    in_bank, in_wallet  None without bank files; `in_bank` excludes withdrawals from wallets
-    at_risk             money at risk in breaks that nobody has accepted
-    """
+    """Totals of one currency in the period, in minor units. `in_bank` and `in_wallet` are None
+    without bank files."""
 
     currency: str
     orders: int
@@ -41,12 +34,7 @@ class CurrencyTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseTotal:
-    """Breaks of one cause in one currency; with `total`, of all causes.
-
-    breaks       the cause in words
-    accepted     number of accepted breaks
-    up_to_1_day  number of breaks of this age, and so on for the other ages
-    """
+    """Breaks of one cause in one currency; with `total`, breaks of all causes."""
 
     currency: str
     breaks: str
@@ -100,8 +88,7 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 
 def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """Return the breaks of each currency by cause, in the order of CAUSES, then all breaks
-    together."""
+    """Return the number of breaks by currency and cause, with totals."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
@@ -118,7 +105,7 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """Return the breaks of each currency by age, the youngest first, then all breaks together."""
+    """Return the number of breaks by currency and age, with totals."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:

@@ -1,7 +1,4 @@
-"""Declare the name, title, explanation and columns of every table of the report.
-
-All formats print these tables. A new column or table needs one line here and a field in `report`.
-"""
+"""Declare the name, title, explanation and columns of every table of the report."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
@@ -13,18 +10,12 @@ from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of the cells of a column. Every cell may be None.
-
-In a row without a currency, `money` is a count.
-"""
+"""Kind of a column's cells. In a row without a currency, `money` is a count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table: a field or property of the row, and the kind of its cells.
-
-    currency  name of the field that has the currency of a cell of kind `money`
-    """
+    """One column of a table. `currency` names the field with the currency of `money`."""
 
     name: str
     kind: Kind = "text"
@@ -98,12 +89,7 @@ _HEADINGS: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
-    """One table of the report.
-
-    name   the field of PeriodReport that holds the table's rows
-    row    the type of a row
-    about  explanation of the rows for people
-    """
+    """One table of the report."""
 
     name: str
     title: str
@@ -116,12 +102,7 @@ class ReportTable:
 
 
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
-    """Build a table from a short description.
-
-    columns  `name:kind:currency` for each column, separated by blanks. `kind` is `text` by default.
-             `currency` is the name of the column that has the currency; the default name is
-             `currency`
-    """
+    """Build a table. Each column is written as `name:kind:currency`; blanks separate columns."""
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(
         Column(name=name, kind=kind, currency=rest[0] if len(rest) > 2 else "currency")  # type: ignore[arg-type]
@@ -367,8 +348,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="The lists have a maximum length. The totals above count everything.",
     ),
 )
-"""All tables in reading order: orders, problems, late changes and costs, proof, lists of single
-items."""
+"""All tables of the report, in reading order."""
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:
@@ -395,7 +375,7 @@ def scope_document(scope: Scope) -> dict[str, Any]:
 
 
 def report_document(report: PeriodReport) -> dict[str, Any]:
-    """Return the report as JSON values: its scope, whether its sums agree, then all tables."""
+    """Return the report as JSON values."""
     return {
         **scope_document(report.scope),
         "ties_hold": report.ties_hold,
@@ -420,8 +400,8 @@ def _cell(column: Column, value: Any, row: Any) -> Any:
 
 
 def report_of(document: dict[str, Any]) -> PeriodReport:
-    """Parse a report from JSON values. Raises KeyError, TypeError or ValueError if they are
-    invalid."""
+    """Parse a report from JSON values. Raises KeyError, TypeError or ValueError for invalid
+    values."""
     scope = Scope(
         start=parse_instant(document["from"]),
         end=parse_instant(document["to"]),

@@ -1,7 +1,4 @@
-"""Add up the report of a period, one order, break or change at a time.
-
-Orders are counted and discarded, so memory does not grow with their number. The lists have a limit.
-"""
+"""Add up the report of a period, one order, break or change at a time."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -37,12 +34,10 @@ from reconcile.reporting.own_currency import Rates, in_own_currency
 Line = TypeVar("Line")
 
 _AGES: Final = (1, 7, 30, 90)
-"""Upper limits of the age classes of breaks, in whole days. The last class has no limit."""
 
 
 class Bounded(Generic[Line]):
-    """List of lines that are sorted by a key. Only the first `bound` lines are kept, and all lines
-    are counted."""
+    """Sorted list that counts all lines and keeps the first `bound` lines."""
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
         self.bound = bound
@@ -62,8 +57,7 @@ class Bounded(Generic[Line]):
 
 
 class BreakSums:
-    """Number and money of breaks for each cause, age, state and currency, and a list of the oldest
-    breaks."""
+    """Number and money of breaks by cause, age, state and currency, and the oldest breaks."""
 
     def __init__(self, bound: int, *, as_of: Instant) -> None:
         self._as_of = as_of
@@ -121,8 +115,7 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
-        """Yield comparisons of the money table and the breaks, which must state the same sums of
-        statement lines without a webhook."""
+        """Yield comparisons of the money table and the breaks about missing webhooks."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
@@ -163,15 +156,11 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Limits by which movements are classified: how long after its date a movement became known."""
+"""Limits for the delay between a movement's date and its arrival."""
 
 
 class MoneySums:
-    """Number and sum of movements for each currency and flow. Money that goes back is positive.
-
-    day     day of the amounts that are added next; empty without sums by day
-    by_day  sums by day, currency and flow
-    """
+    """Number and sum of movements by currency and flow. Money that goes back is positive."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, r.Flow]] = Counter()
@@ -191,8 +180,7 @@ class MoneySums:
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
     def rows(self, *, bank: bool) -> tuple[r.MoneyRow, ...]:
-        """Return every flow of every currency. The flows into the bank are included only if `bank`
-        is set."""
+        """Return every flow of every currency. The flows into the bank need `bank`."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in r.FLOWS if bank or flow not in r.BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]
@@ -210,10 +198,7 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Maximum number of breaks in the report's list.
-
-This many breaks take about 100 MB, and a spreadsheet can still filter them.
-"""
+"""Maximum number of breaks in the report's list. A list of this size takes about 100 MB."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -240,14 +225,7 @@ class PeriodTally:
         bank: BankView | None = None,
         rates: Rates | None = None,
     ) -> None:
-        """Begin with zero sums. Breaks must be added before orders.
-
-        calendar   calendar of the scope's time zone
-        elsewhere  ids of statement lines that are matched to another period than their date's;
-                   complete with the last break
-        bank       result of matching with the bank; None without bank files
-        rates      exchange rates of the merchant's own currency; None for no totals in it
-        """
+        """Begin with zero sums. Breaks must be added before orders."""
         self._rates = rates
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
         self._money = MoneySums()
@@ -373,11 +351,8 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add the ids of statement lines that belong to orders of other periods but settle no
-        movement.
-
-        Call this before adding orders.
-        """
+        """Add ids of statement lines without a movement from other periods. Call this method before
+        adding orders."""
         self._breaks.never_notified |= lines
 
     def suspended(self, payment: Suspended) -> None:
@@ -430,8 +405,7 @@ class PeriodTally:
         notes: tuple[str, ...] = (),
         coverage: Coverage | None = None,
     ) -> r.PeriodReport:
-        """Return the report. `matching` has the totals of the matching run that found the
-        breaks."""
+        """Return the report. `matching` has the totals of the run that found the breaks."""
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
@@ -521,11 +495,6 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Add the movements and statement lines that belong to the period. Return whether there
-        were any.
-
-        A line with a movement belongs to the period of its first movement.
-        """
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.
@@ -570,10 +539,6 @@ class PeriodTally:
         return moved
 
     def _fee(self, each: SettledLine) -> None:
-        """Add a statement line's net amount and fee to the period.
-
-        For a wallet line without an order, only the fee is added.
-        """
         line = each.line
         if line.kind in OF_WALLET:
             each = replace(each, gross=0, net=-each.fee)
@@ -594,7 +559,6 @@ class PeriodTally:
         self._control.money(currency, bucket, flow=flow, minor=amount)
 
     def _on(self, at: Instant | None) -> None:
-        """Set the day whose exchange rate applies to all money that is added from now on."""
         if self._rates is not None and at is not None:
             self._money.day = self._calendar.day_of(at)
 

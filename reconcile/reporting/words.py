@@ -151,10 +151,7 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def code_words(column: str, code: str) -> str:
-    """Return the words for a code in a column.
-
-    An unknown code is returned with its underscores replaced by blanks.
-    """
+    """Return the words for a code in a column."""
     known = CODE_WORDS[column].get(code)
     return code.replace("_", " ").capitalize() if known is None else known
 
