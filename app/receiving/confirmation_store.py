@@ -325,11 +325,7 @@ async def unanswered(
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Stop asking about all but `keep` events of a source. Return how many were dropped.
-
-    Events asked about most often are dropped first, those with a known reference last, and those
-    never asked about not at all.
-    """
+    """Stop asking about all but `keep` events of a source. Return the number of dropped events."""
     key = [_MARKS[name] for name in _KEY]
     most = (
         sa.select(*key)
@@ -351,10 +347,10 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Mark all events that still need a final answer as waiting, after the index was rebuilt.
+    """Mark all events without a final answer as waiting, after a rebuilt index.
 
-    not_known  kind of the final answer that the provider does not know the payment
-    never  sources whose providers are never asked
+    not_known  kind of the final answer for an unknown payment
+    never      sources whose providers are never asked
     """
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
@@ -375,7 +371,7 @@ async def unasked(connection: AsyncConnection, source: str, *, over: int) -> boo
 
 
 async def asked_count(connection: AsyncConnection, source: str) -> int:
-    """Return how many events of a source were asked about and still wait for an answer."""
+    """Return the number of a source's events that still wait after a question."""
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
     found = await connection.execute(sa.text(waiting), {"source": source})
     return int(found.scalar_one())
@@ -399,10 +395,7 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return the sessions and payments that records have named since then, by source, oldest first.
-
-    Only the latest `limit` records are used.
-    """
+    """Return sessions and payments that records have named since an instant, by source."""
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
         sa.text(_NAMED).bindparams(sa.bindparam("sources", expanding=True)), values
@@ -423,8 +416,7 @@ _NAMED: Final = (
 
 
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
-    """Return the two latest answers which state what happened to the payment's money, newest
-    first."""
+    """Return the two latest answers about the payment's money, newest first."""
     found = await connection.execute(
         sa.select(*EVENTS.c)
         .where(
@@ -439,11 +431,7 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether deliveries may have been lost since the provider last answered about the
-    payment's money.
-
-    That is so if a person has since accepted a gap.
-    """
+    """Return whether deliveries can be lost since the provider's last answer about the money."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

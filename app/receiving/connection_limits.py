@@ -1,8 +1,4 @@
-"""Limits on the number of open connections, and on the time that each may take.
-
-A connection costs memory before a byte of it is verified, so connections are limited in total and
-for each address. Stalled connections are closed by a check once a second.
-"""
+"""Limits on the number and duration of open connections."""
 
 import ipaddress
 from collections import Counter
@@ -13,20 +9,19 @@ from typing import Final, Protocol
 from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
-"""Seconds between two checks of all connections. A connection may therefore exceed its deadline by
-a second."""
+"""Seconds between two checks of all connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """Limits of connections. The description of each setting gives the reason.
+    """Limits of connections.
 
     receive_deadline_s  maximum seconds for a whole request
-    send_deadline_s  maximum seconds for the client to read waiting bytes
-    connections  maximum number of open connections
-    per_address  maximum number of open connections from one address that is not a proxy
-    max_head_bytes  maximum bytes of a request without its body
-    proxies  networks of trusted proxies
+    send_deadline_s     maximum seconds for the client to read waiting bytes
+    connections         maximum number of open connections
+    per_address         maximum number of open connections from one address without a proxy
+    max_head_bytes      maximum bytes of a request without its body
+    proxies             networks of trusted proxies
     """
 
     receive_deadline_s: float
@@ -41,10 +36,7 @@ class Guarded(Protocol):
     """Interface of a connection that can be limited."""
 
     def overdue(self, now: float) -> str | None:
-        """Return the reason why the connection must be closed; None to keep it open.
-
-        now  present time of the event loop
-        """
+        """Return the reason to close the connection; None to keep the connection open."""
         ...
 
     def abort(self) -> None:
@@ -66,7 +58,7 @@ class ConnectionLimits:
         self._proxies = [ipaddress.ip_network(network) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
-        """Return whether the connection may open. If so, it is counted until `leaves` is called."""
+        """Return whether the connection can open. An admitted connection counts until `leaves`."""
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False
@@ -94,10 +86,7 @@ class ConnectionLimits:
         return any(found in network for network in self._proxies)
 
     def sweep(self, now: float) -> None:
-        """Close the connections that have exceeded a deadline.
-
-        now  present time of the event loop
-        """
+        """Close the connections that have exceeded a deadline."""
         for connection in list(self.open):
             reason = connection.overdue(now)
             if reason is not None:

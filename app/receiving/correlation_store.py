@@ -1,12 +1,5 @@
-"""Links from payments and sessions to orders, and the events that wait for a link.
-
-An event that names no order waits until its payment or session is linked to one. The first link of
-a reference never changes. If a second order names the reference, both orders are contested: each
-history includes the other's events with this reference.
-
-No link comes from events about returned money, unconfirmed events, or another shop's payments. The
-fold decides which order an event counts for in the end.
-"""
+"""Links from payments and sessions to orders, and the events that wait for a link. The first link
+of a reference never changes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,17 +14,15 @@ from reconcile.ledger.events import UNCONFIRMED, Event
 from reconcile.ledger.placing import may_link
 
 LinkKey = tuple[str, str, str]
-"""A reference that can be linked to an order, as a tuple of reference, kind and source."""
+"""Reference, kind and source of a payment or session."""
 
 Links = dict[LinkKey, str]
 
 RETURNED: Final = "_returned"
-"""Suffix of a link's kind, as in `payment_returned`, for a link that an event about returned money
-has stored."""
+"""Suffix of a link's kind for links from events about returned money."""
 
 LINKS_REMEMBERED = 20_000
-"""Maximum number of links in the cache, which take about 7 MB. The cache is cleared before it would
-contain more."""
+"""Maximum number of links in the cache, which take about 7 MB."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -53,8 +44,7 @@ _BROUGHT = (
 )
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
-"""Event that waits for an order, as a tuple of its row, source, id, payment, session and
-standing."""
+"""Event that waits for an order: row, source, id, payment, session and standing."""
 
 
 class LinkMemory:
@@ -71,18 +61,17 @@ class LinkMemory:
         self.orders.update(links)
 
     def forget(self) -> None:
-        """Clear the cache. Call this after the database was unreachable, because the database may
-        have been rebuilt."""
+        """Clear the cache. Call this function after an unreachable database."""
         self.orders.clear()
 
 
 @dataclass(slots=True)
 class Linking:
-    """Links that one transaction has found or created, and the events that they affect.
+    """Links that one transaction found or created, and the affected events.
 
-    orders  orders of the new events, by the events' keys
-    torn  source and event id of each event whose bodies can belong to several orders
-    loose  keys of unconfirmed events that name their order
+    orders   orders of the new events, by the events' keys
+    torn     source and id of each event whose bodies can belong to several orders
+    loose    keys of unconfirmed events that name their order
     orphans  whether any stored event waits for its order
     """
 
@@ -97,29 +86,23 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Record that two orders share a reference or event id.
-
-        Each history then includes the other order's events with it. Nothing happens if an order is
-        None, or both are equal.
-        """
+        """Record that two orders share a reference or event id."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield each order that got an earlier event, or shares its reference, by a new link."""
+        """Yield each order whose history a new link changed."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one
 
     def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load the links of these events, and find out whether any event waits for an order. Call
-        this before `assign`."""
+        """Load the links of these events. Call this method before `assign`."""
         self.load(connection, [key for event in events for key in keys_of(event)])
         self._look_for_orphans(connection)
 
     def assign(self, connection: PlainConnection, fresh: Sequence[Event]) -> None:
-        """Assign each new event to its order, link its references to the order, and assign waiting
-        events."""
+        """Assign each new event to its order, and link the event's references."""
         nameless = []
         for event in fresh:
             keys = keys_of(event)
@@ -142,8 +125,7 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link the references of a record, such as an opened session, to orders. All changes are
-        written to the database."""
+        """Link the references of a record, such as an opened session, to orders."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -202,8 +184,7 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. If a reference is already linked to another order, both
-        orders are contested."""
+        """Link references to an order. Two orders with one reference are contested."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -283,12 +264,12 @@ def _of_return(key: LinkKey) -> LinkKey:
 
 
 def keys_of(event: Event) -> Sequence[LinkKey]:
-    """Return the references of an event that can lead to an order: its payment and its session."""
+    """Return an event's references to a payment and a session."""
     return keys_of_references(event.source, event.payment, event.session)
 
 
 @lru_cache(maxsize=1_024)
 def keys_of_references(source: str, payment: str | None, session: str | None) -> Sequence[LinkKey]:
-    """Return the references of a record that can lead to an order: its payment and its session."""
+    """Return a record's references to a payment and a session."""
     found = ((payment, "payment", source), (session, "session", source))
     return [(reference, kind, of) for reference, kind, of in found if reference is not None]

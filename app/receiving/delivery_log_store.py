@@ -30,11 +30,7 @@ _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrived delivery with its verdict, without its body.
-
-    Kind, claim, order and money are None if no event was read. `problem` says if privacy rules hide
-    the headers.
-    """
+    """Arrived delivery with its verdict, without its body. Facts of an unread event are None."""
 
     delivery_id: str
     received_at: Instant
@@ -57,8 +53,8 @@ class LogEntry:
 class LogFilter:
     """Conditions for listing arrived deliveries; None for no condition.
 
-    no_order  whether to list only events linked to no order
-    refused  whether to include refused deliveries
+    no_order  whether to list only events without an order
+    refused   whether to include refused deliveries
     """
 
     verdict: str | None = None
@@ -70,7 +66,7 @@ class LogFilter:
 
     @property
     def has_no_index(self) -> bool:
-        """Return whether no index covers the conditions, so that events must be read one by one."""
+        """Return whether no index covers the conditions, which makes the search slow."""
         return self.order is None and (self.no_order or self.kind is not None)
 
 
@@ -78,10 +74,10 @@ class LogFilter:
 class RawDelivery:
     """Bytes of a stored delivery, from which the delivery can be read again.
 
-    body  body of the delivery; None if pruned, and `kept` has the event
-    whole  the whole body, if the request had several events
-    lone  whether only this event's bytes of the body are stored
-    kept  the event as it was read, if nothing else shows it
+    body   None if pruned; `kept` then has the event
+    whole  the whole body of a request with several events
+    lone   whether only this event's bytes of the body are stored
+    kept   the event in its stored form, if nothing else shows the event
     """
 
     delivery_id: str
@@ -138,8 +134,6 @@ def _entry(row: Sequence[Any]) -> LogEntry:
 
 
 _UNUSUAL: Final = sa.text("verdict <> 'stored'")
-"""SQL condition on the verdict. The condition must have the same words as in the partial index
-`ix_deliveries_verdict`."""
 
 _AGAIN: Final = _DELIVERIES.alias("again")
 _BROUGHT: Final = sa.union_all(
@@ -158,10 +152,10 @@ async def list_log(
     before: str | None = None,
     since: str | None = None,
 ) -> list[LogEntry]:
-    """Return the latest arrived deliveries that match the conditions, newest first.
+    """Return the latest matching deliveries, newest first.
 
     before  only arrivals before this id; None for the newest
-    since  only arrivals with this id or a later one
+    since   only arrivals with this id or a later one
     """
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in ACCEPTED
@@ -204,10 +198,7 @@ async def list_log(
 async def delivery_before(
     connection: AsyncConnection, before: str | None, *, count: int
 ) -> str | None:
-    """Return the id of the delivery that is `count` before another; None if there are fewer.
-
-    before  id of that delivery; None for the end of the log
-    """
+    """Return the id of the delivery `count` places before another. `before` is None at the end."""
     rows = await connection.execute(
         sa.text(
             "SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"
@@ -222,7 +213,7 @@ LAST: Final = "\U0010ffff"
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
-    """Return the id of the latest delivery, accepted or rejected; "" if there is none."""
+    """Return the id of the latest delivery, accepted or rejected; "" without one."""
     rows = await connection.execute(
         sa.text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
              "SELECT max(id) AS id FROM rejections) AS latest")
@@ -240,15 +231,13 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """Return the numbers of accepted and of rejected deliveries in each minute from `first` on. The
-    keys are minutes since 1970."""
+    """Return each minute's numbers of accepted and rejected deliveries, by minute since 1970."""
     rows = await connection.execute(sa.text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes since 1970 of a source's last accepted and last rejected delivery, or
-    None."""
+    """Return a source's last accepted and last rejected arrival in minutes since 1970."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -256,9 +245,9 @@ async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int |
 async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
-    """Return up to `limit` of the latest rejected deliveries whose body contains a name.
+    """Return the latest rejected deliveries whose body contains a name.
 
-    looked_at  number of rejections to search
+    `looked_at` limits the search; `limit` limits the result.
     """
     place_of = sa.func.instr if connection.dialect.name == "sqlite" else sa.func.pg_catalog.position
     body: sa.ColumnElement[Any] = sa.column("body")
@@ -315,7 +304,7 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its bytes; None if no delivery with a body has this id."""
+    """Return one delivery with its bytes, or None without a body."""
     row = (await connection.execute(sa.text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
@@ -333,7 +322,7 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield the first delivery of each body in the digest range, by arrival, in lists."""
+    """Yield the first delivery of each body in the digest range, by arrival."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]
@@ -360,7 +349,6 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Yield rows sorted by arrival, although ids are exact only to the millisecond."""
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

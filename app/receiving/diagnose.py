@@ -16,10 +16,7 @@ from app.receiving.refusal_store import Rejection, find_rejection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """Rejected delivery, and every known mistake that would explain the rejection.
-
-    unexplained  what a person should check if there is none
-    """
+    """Rejected delivery, with every known mistake that explains the rejection."""
 
     rejection: Rejection
     diagnoses: list[Diagnosis]
@@ -29,11 +26,9 @@ class Diagnosed:
 async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
-    """Return the known mistakes that explain why a delivery was rejected.
+    """Return the known mistakes that explain a rejected delivery.
 
-    accounts  the configured sources, by name
-
-    Raise NotFoundError if there is no such rejection, and UsageError if too little was stored.
+    Raise NotFoundError without such a rejection, and UsageError if too little was stored.
     """
     async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)

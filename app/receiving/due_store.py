@@ -1,8 +1,5 @@
-"""Due marks: for each order, when it must be folded next.
-
-A mark has a number that increases whenever evidence arrives. So a fold of older evidence does not
-clear the mark.
-"""
+"""Due marks, which state when each order must be folded next. New evidence changes an order's
+mark."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""SQL statement for the earliest time at which an order is due, by SQLite's index."""
+"""SQL statement for the earliest time at which an order is due."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -31,17 +28,16 @@ _RIGHT_MARKS = (
 
 @lru_cache(maxsize=4_096)
 def backwards(reference: str) -> str:
-    """Return a reference normalized for comparisons and reversed, so that references can be
-    searched by their end."""
+    """Return a normalized and reversed reference, for searches by its end."""
     return match_key(reference)[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """An order's due mark, as read from the database.
+    """Due mark of an order.
 
     generation  number that increases with the order's evidence
-    due_at  time of the next fold, or None
+    due_at      time of the next fold, or None
     """
 
     order: str
@@ -50,8 +46,7 @@ class Due:
 
 
 def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list[Due]:
-    """Return orders that are due for a fold at `now`, at most `limit`. The orders that have waited
-    longest come first."""
+    """Return orders that are due at `now`, the longest waiting first."""
     rows = connection.ask(
         "SELECT order_key, generation, due_at FROM order_due "
         "WHERE due_at <= ? ORDER BY due_at LIMIT ?",
@@ -63,10 +58,9 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Claim due orders for the caller to fold, and return their marks.
+    """Claim due orders for a fold, and return their marks.
 
-    Other workers skip them until `until`, unless new evidence makes them due. Only PostgreSQL
-    allows several workers.
+    Other workers skip these orders until `until`, except after new evidence.
     """
     rows = await connection.execute(
         text(
@@ -86,20 +80,14 @@ async def claim_orders(
 async def marks_of(
     connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Return the due marks of these orders, whether they are due or not.
-
-    to_write  whether to lock the marks until the transaction ends
-    """
+    """Return these orders' due marks. With `to_write`, the marks stay locked."""
     return await run(connection, marks_in, orders, to_write=to_write)
 
 
 def marks_in(
     connection: PlainConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Return the due marks of these orders, whether they are due or not.
-
-    to_write  whether to lock the marks until the transaction ends
-    """
+    """Return these orders' due marks. With `to_write`, the marks stay locked."""
     sql = "SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})"
     if to_write and connection.dialect != "sqlite":
         sql += " ORDER BY order_key FOR UPDATE"
@@ -108,19 +96,18 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the due marks that have not changed since they were read. New evidence or a published
-    fold changes a mark."""
+    """Return the due marks that have not changed since the caller read them."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
 
 def next_due(connection: PlainConnection) -> Instant | None:
-    """Return the time at which the next order is due for a fold; None if there is none."""
+    """Return the time of the next due fold, if any."""
     return cast(Instant | None, connection.ask(NEXT_DUE)[0][0])
 
 
 async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
-    """Return how many orders are due for a fold at `now`. Counting stops at `enough`."""
+    """Return the number of orders due at `now`. Counting stops at `enough`."""
     row = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
@@ -137,9 +124,9 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Correct the due marks of the orders from `first` to `last`, so that they match the ledgers.
+    """Correct the due marks of the orders from `first` to `last`.
 
-    No other process may use the database, or an order with new evidence could lose its mark.
+    No other process may use the database, because a mark could be lost.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
@@ -170,8 +157,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Make each of these orders due for a fold now, if it would otherwise become due only after
-    `beyond`."""
+    """Make these orders due now, unless they become due by `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -189,12 +175,11 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 Mark = tuple[str, Instant | None, int]
-"""Due mark of a folded order: reference, next due time, and generation of the folded evidence."""
+"""Due mark of a folded order: reference, next due time, evidence's generation."""
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Store the next due times of folded orders. Orders about which evidence has arrived since the
-    fold are skipped."""
+    """Store the next due times of folded orders, except orders with new evidence."""
     insert_rows(
         connection,
         table="order_due",

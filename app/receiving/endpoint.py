@@ -1,8 +1,4 @@
-"""POST /webhooks/{source}, the endpoint of every delivery.
-
-It reads the body up to a limit, passes the request to `receive_delivery`, and writes the answer.
-Compressed bodies are refused, because signatures cover the bytes as sent.
-"""
+"""POST /webhooks/{source}, the endpoint of every delivery. Compressed bodies are refused."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -42,12 +38,10 @@ _DETAILS: Final = {
 
 
 FREE_BYTES: Final = 65_536
-"""Size in bytes above which a body counts as long. The memory for long bodies is limited. Every
-usual event is smaller."""
+"""Size in bytes above which a body counts as long."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""Seconds in the Retry-After header of a 429 answer. After this time, the address has its full
-allowance again."""
+"""Seconds in the Retry-After header of a 429 answer."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
@@ -126,7 +120,6 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return the status of a refusal or None, and the body's declared length or 0."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -155,10 +148,6 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Return None if it is too large.
-
-        Raise NoRoom if all long bodies together exceed their limit.
-        """
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:

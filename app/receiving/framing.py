@@ -1,8 +1,8 @@
-"""Content of an inbox row: requests as received, one after another in frames.
+"""Content of an inbox row: requests in frames, one after another.
 
 Each frame has the sizes of head and body, the head in JSON, and the body. A delivery's head is
-`[id, at, source, headers, url, peer, lane]`. A rejected request's is `[id, at, source, headers,
-verdict, digest, size, problem, count]`.
+`[id, at, source, headers, url, peer, lane]`. A rejected request's head is `[id, at, source,
+headers, verdict, digest, size, problem, count]`.
 """
 
 import json
@@ -14,20 +14,17 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""JSON encoder for the heads of frames. The encoder is shared, because `json.dumps` would create
-one for each head."""
 
 _SIZES: Final = struct.Struct(">II")
-"""Format of the two sizes in bytes at the beginning of a frame: of the head and of the body."""
 
 
 class Received(NamedTuple):
-    """One accepted request as it was received.
+    """Accepted request as received.
 
     headers  headers without credentials, as lines `name: value`
-    url  path and query without secrets
-    peer  kind of the sender's address, such as `public`; may be empty
-    lane  number of the sender's network group; groups take turns in questions to the provider
+    url      path and query without secrets
+    peer     kind of the sender's address, such as `public`; can be empty
+    lane     number of the sender's network group, for fair turns in questions
     """
 
     delivery_id: str
@@ -63,7 +60,7 @@ def _framed(item: Item) -> bytes:
 
 
 def items_in(records: bytes) -> Iterator[Item]:
-    """Yield the items of an inbox row. Raise DamagedRow if its bytes are not valid frames."""
+    """Yield the items of an inbox row. Raise DamagedRow for invalid frames."""
     at = 0
     while at < len(records):
         try:

@@ -1,9 +1,5 @@
-"""HTTP connection of the receiver: uvicorn's, with deadlines, a limit on the head, and strict
-framing.
-
-If two programs could read a request in two ways, it is refused and its connection closed, because
-the following bytes might be taken for a second request (RFC 9112, 3.2, 6.1 and 11.2).
-"""
+"""HTTP connection of the receiver, with deadlines, limits and strict framing. Ambiguous requests
+are refused (RFC 9112)."""
 
 from __future__ import annotations
 
@@ -24,23 +20,17 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""Maximum bytes of answers that wait until a client reads them. Above this number, writing is
-paused."""
+"""Maximum bytes of answers that wait for a client to read."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Maximum bytes of a request that are read and discarded after an early answer.
-
-Closing the socket with unread bytes would lose the answer (RFC 9112, 9.6). The number is enough for
-the rest of a body of ten million bytes.
-"""
+"""Maximum bytes of a request that are discarded after an early answer (RFC 9112, 9.6)."""
 
 KERNEL_BYTES: Final = 65_536
-"""Maximum bytes of answers that the kernel keeps for one client. The kernel's default is several
-megabytes."""
+"""Maximum bytes of answers that the kernel keeps for one client."""
 
 LAST_S: Final = 1.0
-"""Seconds for which an idle connection stays open after a stop, for an arriving request."""
+"""Seconds for which an idle connection stays open after a stop."""
 
 MAX_PIPELINED: Final = 2
 """Maximum number of requests that wait on one connection, unverified."""
@@ -93,11 +83,6 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for the handler of one request, which can close the connection.
-
-    If an answer declares its length, its head is sent with the first part of the body.
-    """
-
     __slots__ = ("_connection", "_head", "_transport")
 
     def __init__(self, connection: GuardedConnection) -> None:
@@ -204,10 +189,7 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer all complete requests, then close the connection (RFC 9112, 9.6).
-
-        Return True to keep it open for writing.
-        """
+        """Answer all complete requests, then close the connection (RFC 9112, 9.6)."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -228,8 +210,7 @@ class GuardedConnection(HttpToolsProtocol):
             self._owed_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """Check the head of a request. Raise AmbiguousRequest if the request's end or target host
-        is ambiguous."""
+        """Check a request's head. Raise AmbiguousRequest for an unclear end or host."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise AmbiguousRequest("a version other than 1.0 and 1.1")
@@ -273,7 +254,7 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Start the next request after an answer, with a new deadline, and no keep-alive timer."""
+        """Start the next request after an answer."""
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()
         now = self.loop.time()
@@ -290,11 +271,7 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop the connection when the service stops, after answering running requests.
-
-        A request that arrives within a second is answered, too: uvicorn's own method would lose it
-        during a restart.
-        """
+        """Stop the connection after answering running requests, and requests of the next second."""
         if self._deaf or self._answers():
             super().shutdown()
             return
@@ -310,8 +287,7 @@ class GuardedConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def hang_up(self) -> None:
-        """Close the connection after an answer. A sender that is still sending its body gets time
-        to read the answer."""
+        """Close the connection after an answer. The sender gets time to read the answer."""
         if self._deaf or not self.cycle.more_body or self.transport.is_closing():
             self.transport.close()
             return
@@ -326,8 +302,6 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Refuse everything else that the client sends. The client gets the answer only if no
-        earlier request is still being answered."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -343,12 +317,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why to close the connection of a client that sends or reads too slowly, or None.
-
-        It closes an idle connection itself.
-
-        now  present time of the event loop
-        """
+        """Return the reason to close a slow client's connection, or None."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()

@@ -1,7 +1,4 @@
-"""The stored form of a delivery's headers: lines `name: value` in Latin-1, without credentials.
-
-The first lines can state the request's method and address, under names that no header has.
-"""
+"""Stored form of a delivery's headers: lines `name: value` in Latin-1, without credentials."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,9 +26,7 @@ def write_headers(
 ) -> str:
     """Return the header lines to store.
 
-    method  HTTP method of the request
-    url  path of the request with its query
-    private  headers that can contain a source's token; its SHA-256 is stored instead
+    A header in `private` can contain a token, whose SHA-256 is stored instead.
     """
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
@@ -48,7 +43,7 @@ def write_headers(
 
 
 def read_request(text: str, body: bytes = b"") -> Incoming:
-    """Return a request as it was received, rebuilt from its stored header lines and its body."""
+    """Return a request, rebuilt from its stored header lines and body."""
     method, url = "POST", ""
     headers = []
     for line in text.split("\n"):
@@ -68,17 +63,13 @@ def is_left_out(value: bytes) -> bool:
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers with their tokens inserted again. If a header's token is not among
-    `tokens`, the header keeps its placeholder."""
+    """Return the headers with their tokens. Unknown tokens stay placeholders."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 
 
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
-    """Return the phone numbers that a delivery names, as E.164 digits.
-
-    Empty without a readable body, a known source, or a location in the profile.
-    """
+    """Return the phone numbers that a delivery names, as E.164 digits."""
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:
         return []

@@ -1,11 +1,8 @@
 """The running inbox, which accepts deliveries and later stores them in the database.
 
-    async with open_inbox(settings, purpose="serving") as inbox:
-        await inbox.queue.submit(received)               # a delivery enters the inbox
-        await inbox.append(ready)                        # and leaves it
-
-On PostgreSQL, the inbox rows are in a table of the database. On SQLite, they are in a file beside
-the database.
+async with open_inbox(settings, purpose="serving") as inbox:
+    await inbox.queue.submit(received)               # a delivery enters the inbox
+    await inbox.append(ready)                        # and leaves it
 """
 
 import asyncio
@@ -49,8 +46,7 @@ from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
 
 TIDY_S: Final = 5.0
-"""Seconds for which an erasure waits until the receiver has deleted the inbox rows that were
-read."""
+"""Seconds for which an erasure waits for the deletion of read rows."""
 
 
 class Intake(NamedTuple):
@@ -67,10 +63,7 @@ class Inbox(inbox_store.InboxRows):
     append_faults = 0
 
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
-        """Prepare an inbox that is not open yet.
-
-        refuses_gap  whether to refuse to write if the database has lost commits
-        """
+        """Prepare an unopened inbox. With `refuses_gap`, lost commits prevent writing."""
         self.settings = settings
         self.database = Database(settings, purpose=purpose)
         if refuses_gap:
@@ -94,10 +87,7 @@ class Inbox(inbox_store.InboxRows):
         """True while the file is open for writing. Closing it is then noted."""
 
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
-        """Build a context with this inbox and its database.
-
-        policy  policy to use; None to take the policy from the settings
-        """
+        """Build a context with this inbox and its database."""
         return AppContext(
             settings=self.settings,
             database=self.database,
@@ -122,11 +112,10 @@ class Inbox(inbox_store.InboxRows):
     async def append(
         self, ready: Sequence[append_store.Ready]
     ) -> list[tuple[append_store.Arrival, append_store.StoredVerdict]]:
-        """Store what was read from inbox rows and delete these rows, in one transaction.
+        """Store the content of inbox rows and delete these rows, in one transaction.
 
-        Return the stored deliveries with their verdicts, without those that are already stored or
-        taken by another reader. Raise StoreUnavailable if the database cannot be written now, and
-        StorePoisoned if never again.
+        Return the newly stored deliveries. Raise StoreUnavailable for a temporary failure, and
+        StorePoisoned for a permanent failure.
         """
         try:
             if self.database.spread:
@@ -146,10 +135,6 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Store deliveries in a database of several nodes, before their inbox rows are deleted.
-
-        Raise StoreUnavailable for a conflict with an invisible commit.
-        """
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -162,10 +147,7 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence on why no delivery can be stored at present, or None.
-
-        A trial delivery is stored and rolled back.
-        """
+        """Return the reason why no delivery can be stored now, or None."""
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append_store.append, [append_store.TRIAL], LinkMemory())
@@ -183,10 +165,7 @@ class Inbox(inbox_store.InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete all read rows from SQLite's inbox file, perhaps by a running receiver.
-
-        Return False if this was not finished in time.
-        """
+        """Delete all read rows from SQLite's inbox file. Return False after a timeout."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -208,8 +187,7 @@ class Inbox(inbox_store.InboxRows):
         return False
 
     async def damage(self) -> list[str]:
-        """Return a sentence for each damage found in the inbox file. The list is empty if there is
-        no file."""
+        """Return a sentence for each damage in the inbox file."""
         there = self.file is not None and self.file.is_there()
         return await self.file.damage() if self.file is not None and there else []
 
@@ -221,8 +199,8 @@ class Inbox(inbox_store.InboxRows):
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Open the database, and the parts of the inbox that the purpose needs. Raise
-        ConfigurationError or StoreUnavailable if this is not possible."""
+        """Open the database and the inbox. Raise ConfigurationError or StoreUnavailable on
+        failure."""
         with system_errors_explained():
             if purpose in ("serving", "working"):
                 await once_there(self.database, partial(self._open, purpose))
@@ -249,8 +227,7 @@ class Inbox(inbox_store.InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the time span in which the database or its server may have lost commits. Return
-        None if no commit is lost."""
+        """Return the time span of possibly lost commits, if any."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -260,8 +237,6 @@ class Inbox(inbox_store.InboxRows):
         return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError if the database has lost commits, because new commits would hide
-        the loss."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -342,10 +317,9 @@ class Inbox(inbox_store.InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return the loss of the inbox file; None if the file is intact.
+        """Return the loss of the inbox file, or None for an intact file.
 
-        The file counts as lost if it is missing or damaged, or lacks rows that were read from it.
-        Only the holder of the serving lock may call this.
+        Only the holder of the serving lock may call this method.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
@@ -395,11 +369,6 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Record in the database how the service of an inbox file ended: closed properly, or lost.
-
-        Unread rows of a lost file are stored in the database. If the database lost its own log,
-        only that is recorded, in the inbox file.
-        """
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)
@@ -448,7 +417,7 @@ class Inbox(inbox_store.InboxRows):
 
 
 def inbox_of(context: AppContext) -> Inbox:
-    """Return the inbox of a context, with the methods that only readers and servers need."""
+    """Return the inbox of a context."""
     assert isinstance(context.inbox, Inbox)
     return context.inbox
 
@@ -463,9 +432,8 @@ async def open_inbox(
 ) -> AsyncIterator[Inbox]:
     """Open a database with its inbox, and close both at the end of the block.
 
-    refuses_gap  whether to refuse a database that has lost commits
-
-    Raise ConfigurationError or StoreUnavailable if it cannot be opened.
+    With `refuses_gap`, lost commits are an error. Raise ConfigurationError or StoreUnavailable on
+    failure.
     """
     inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:

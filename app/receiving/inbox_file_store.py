@@ -1,8 +1,4 @@
-"""The inbox of an SQLite database: a file beside the database, with one writer.
-
-The database stores the file's id and the position up to which it has read, so that no other file is
-mistaken for it. A file that was emptied or restored counts as lost (`inbox_loss_store`).
-"""
+"""The inbox of an SQLite database: a file beside the database, with one writer."""
 
 import hashlib
 import os
@@ -45,16 +41,12 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
-"""Pages of the inbox file's write-ahead log at which it is checkpointed.
-
-Read rows are deleted soon, so few pages change.
-"""
+"""Number of pages at which the file's write-ahead log is checkpointed."""
 
 SUFFIX: Final = ".inbox"
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Maximum bytes of an inbox file that is checked completely before the first delivery is
-acknowledged. A larger file is checked later."""
+"""Maximum bytes of an inbox file that is checked before the first delivery."""
 
 ENVIRONMENT: Final = "environment"
 
@@ -63,7 +55,7 @@ READERS: Final = 2
 _TABLES: Final = ("inbox", "meta", "counters")
 
 MADE: Final = "a7770661d348777eff5639c808e8855449e8a690e9d03950b4eb7a632c492f22"
-"""Digest of the file's schema. A file with additional triggers or tables has another digest."""
+"""Digest of the file's schema."""
 
 _OBJECTS: Final = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
 
@@ -87,8 +79,7 @@ class InboxFile:
 
     @cached_property
     def writer(self) -> Writer:
-        """Return the only connection that writes to the file. Only the holder of the serving lock
-        may use it."""
+        """Return the file's only writing connection. The caller must hold the serving lock."""
         return Writer(
             writing_engine(self._url),
             lock=None,
@@ -112,8 +103,7 @@ class InboxFile:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection that sees one consistent snapshot of the file. Raise StoreUnavailable
-        if this fails."""
+        """Open a read connection on one snapshot of the file. Raise StoreUnavailable on failure."""
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
@@ -123,9 +113,9 @@ class InboxFile:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a snapshot of the file, and return its result.
+        """Run a read-only function on a snapshot of the file.
 
-        Raise StoreUnavailable if that fails, and StorePoisoned if the file was lost meanwhile.
+        Raise StoreUnavailable on failure, and StorePoisoned for a lost file.
         """
         try:
             async with self._reader.connect() as connection:
@@ -140,14 +130,9 @@ class InboxFile:
         return found
 
     async def open(self, environment: str, *, known: str | None) -> str:
-        """Create the file if it is missing, and check that it belongs to this database. Return its
-        id.
+        """Create a missing file, or check that the file belongs to this database. Return its id.
 
-        environment  environment with which the database is marked
-        known  id of the inbox file that the database has read from, if any
-
-        Only the holder of the serving lock may call this. Raise ConfigurationError if the file
-        belongs to another database.
+        The caller must hold the serving lock. Raise ConfigurationError for another database's file.
         """
         if not self.path.exists():
             # SQLite gives its log the file's mode. Without this, everyone could read both.
@@ -176,7 +161,7 @@ class InboxFile:
         return identity
 
     async def make_way(self) -> None:
-        """Rename what is left of the file, so that a new file can be created."""
+        """Rename the rest of the file, so that a new file can be created."""
         if "_reader" in vars(self):
             await self._reader.dispose()
         self._log.close()
@@ -186,14 +171,13 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Return whether the file is small enough to be checked before a delivery is
-        acknowledged."""
+        """Return whether the file is small enough for a check before the first acknowledgement."""
         return self.path.stat().st_size <= CHECKED_BEFORE_SERVING
 
     async def empty(self, position: int) -> bool:
-        """Delete the file's rows up to a position, and checkpoint. Return whether the log is empty.
+        """Delete the rows up to a position. Return whether the log is empty.
 
-        Only the holder of the serving lock may call this.
+        The caller must hold the serving lock.
         """
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
@@ -217,8 +201,7 @@ class InboxFile:
 
 
 def facts_at(database: Path) -> FileFacts | None:
-    """Return what a database's inbox file stores about itself; None if the file is missing or
-    unreadable."""
+    """Return a database's inbox file's own facts, or None if missing or unreadable."""
     path = path_of(database)
     if not path.exists() or not path.stat().st_size:  # opening an empty file would delete its log
         return None
@@ -233,7 +216,6 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file has no tables. Return False if this cannot be found out."""
     if not path.stat().st_size:
         return True
     try:
@@ -244,7 +226,7 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Fill an emptied or removed file with a new file's pages, so that SQLite reads its log.
+    """Fill an emptied file with a new file's pages, so that SQLite reads the log.
 
     No process may have the file open.
     """

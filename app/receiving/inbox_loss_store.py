@@ -1,11 +1,9 @@
-"""The loss of an SQLite database's inbox file: which rows it contained, and which can be saved.
+"""Loss of an SQLite database's inbox file.
 
-    1 notice  that the file is gone, damaged, replaced or truncated
-    2 save    readable unread rows, in the database's inbox table
-    3 report  how many deliveries may be lost, and when they arrived
-    4 resume  at once if nothing is lost, or else after a person has accepted the gap
-
-Rows that were read are in the database, so they cannot be lost with the file.
+1 notice  that the file is gone, damaged, replaced or truncated
+2 save    readable unread rows, in the database's inbox table
+3 report  how many deliveries can be lost, and when they arrived
+4 resume  at once without a loss, or else after a person has accepted the gap
 """
 
 import json
@@ -31,10 +29,9 @@ LOST: Final = "inbox lost"
 """Name of the fact that a service has noticed the loss of its inbox."""
 
 AT_ONCE: Final = 8
-"""Number of inbox rows that are saved in one transaction. A row has up to 8 MiB."""
+"""Number of inbox rows that are saved in one transaction."""
 
 UNWRITTEN: Final = bytes(32)
-"""Zero bytes of an incompletely written row, more than a head or JSON body can contain."""
 
 
 class Kept(NamedTuple):
@@ -46,15 +43,14 @@ class Kept(NamedTuple):
 
 
 def kept_of(items: Sequence[Item]) -> Kept:
-    """Return the number of deliveries in an inbox row, and when the first and the last one
-    arrived."""
+    """Return an inbox row's number of deliveries, with the first and last arrival."""
     arrivals = [item.received_at for item in items]
     count = sum(isinstance(item, Received) for item in items)
     return Kept(count, min(arrivals), max(arrivals))
 
 
 def refusal(lost: FoundGap) -> ConfigurationError:
-    """Return the error with which a start is refused until a person has accepted the loss."""
+    """Return the error that refuses a start until a person accepts the loss."""
     return ConfigurationError(
         [
             f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back unchanged, or continue "
@@ -66,8 +62,7 @@ def refusal(lost: FoundGap) -> ConfigurationError:
 # --- beside both ---------------------------------------------------------------------------------
 
 NOTE_BYTES: Final = 256
-"""Length of a note in bytes. All notes have this length, so that a new note completely overwrites
-the old note."""
+"""Length of every note in bytes."""
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -81,31 +76,20 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the bytes of the note about the inbox file's last row number.
-
-    The receiver writes the note with each commit, so the number is known even if the file's
-    write-ahead log is lost.
-
-    identity  id of the inbox file
-    last  number of the last row
-    """
+    """Return the note about the last row of the inbox file `identity`."""
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
 
 
 class Noted(NamedTuple):
-    """Last row number that a note states.
-
-    complete  whether this is certain; not after a restart of the machine
-    """
+    """Last row number in a note. `complete` is False after the machine's restart."""
 
     last: int
     complete: bool
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Return what a note states about the inbox file with this id; None if there is no such
-    note."""
+    """Return a note's facts about the inbox file with this id."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -121,11 +105,11 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 class Left(NamedTuple):
     """State of the inbox, as last stored in the database.
 
-    known  id of the file that the database has read from, if any
+    known     id of the file that the database has read from, if any
     position  number of the last row that the database has read
-    closed  number of the last row when the file was closed properly, or None
-    lost  loss of the file that a service has recorded, if any
-    since  time up to which every delivery was read, if known
+    closed    number of the last row at a proper close, or None
+    lost      recorded loss of the file, if any
+    since     time up to which every delivery was read, if known
     """
 
     known: str | None
@@ -151,32 +135,26 @@ def left(connection: PlainConnection) -> Left:
 
 
 def note_closed(connection: PlainConnection, last: int) -> None:
-    """Record that the inbox file was closed properly.
-
-    last  number of the last row in the file
-    """
+    """Record a proper close of the inbox file. `last` is the last row's number."""
     inbox_store.put_counter(connection, inbox_store.CLOSED, last + 1)
 
 
 def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
-    """Record that the inbox file is open for writing from now on.
-
-    last  number of the last row in the file
-    """
+    """Record that the inbox file is open for writing. `last` is the last row's number."""
     connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
     if inbox_store.position_of(connection) >= last:
         inbox_store.put_counter(connection, inbox_store.OPENED, now)
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Record a loss of the inbox for the next start. Return the gap, ending by `now`."""
+    """Record a loss of the inbox for the next start. Return the gap."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy these rows to the database's inbox table, and record all rows up to `up_to` as read."""
+    """Copy these rows to the database's inbox table, and record rows up to `up_to` as read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -195,7 +173,7 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the readable row numbers above `after` in a damaged file, read from both ends."""
+    """Return the readable row numbers above `after` in a damaged file."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -217,8 +195,7 @@ _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the intact rows with these numbers. Each has its number, count, arrival, size and
-    records."""
+    """Return the intact rows with these numbers: number, count, arrival, size and records."""
     found = []
     for number in numbers:
         try:
@@ -235,10 +212,7 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Return what is wrong with a file that existed before, or None.
-
-    look  returns whether to check the whole file
-    """
+    """Return a file's fault, or None. `look` decides on a full check."""
     if not path.exists():
         return "is gone"
     if not path.stat().st_size:  # opening it would delete its log
@@ -271,8 +245,7 @@ def loss_among(
 ) -> FoundGap:
     """Return the gap that the loss of these rows leaves.
 
-    lost  numbers of the lost rows
-    kept  number and arrival times of each row's deliveries, by row, as a running process knows them
+    `kept` has the number and arrival times of each row's deliveries.
     """
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
@@ -288,9 +261,9 @@ def loss_among(
 def loss_after(
     state: Left, *, detail: str, found: Collection[int], on_its_way: Duration, now: Instant
 ) -> FoundGap:
-    """Return the loss that a service finds when it starts.
+    """Return the loss that a service finds at its start.
 
-    found  numbers of the readable unread rows
+    found       numbers of the readable unread rows
     on_its_way  longest time from a delivery's arrival to its storage
     """
     if state.closed is not None and all(
@@ -304,14 +277,10 @@ def loss_after(
 
 _MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Format of an SQLite header's page size in bytes and number of pages, after 16 bytes."""
 
 
 def mend_length(path: Path) -> None:
-    """Extend a truncated file to its former length, so that SQLite opens it.
-
-    No process may have the file open.
-    """
+    """Extend a truncated file to its former length. No process may have the file open."""
     with path.open("rb+") as file:
         head = file.read(len(_MAGIC) + _SIZES.size)
         if head.startswith(_MAGIC) and len(head) == len(_MAGIC) + _SIZES.size:
@@ -323,8 +292,7 @@ LOST_AS: Final = ".lost-"
 
 
 def move_aside(path: Path) -> Path | None:
-    """Rename what is left of a file and of its write-ahead log. Return the new name; None if
-    nothing is left."""
+    """Rename the rest of a file and its write-ahead log. Return the new name, if any."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):

@@ -1,8 +1,4 @@
-"""Group commit: many requests share an inbox row, and none is answered before it is durable.
-
-One task writes all submitted items in one transaction, and then answers their requests. Batches
-grow with the load.
-"""
+"""Group commit: many requests share an inbox row, and every answer follows the commit."""
 
 import asyncio
 from collections import deque
@@ -21,17 +17,13 @@ PATIENCE_S: Final = 2.5
 """Maximum seconds for writing a batch; providers wait five seconds, perhaps for two batches."""
 
 FAULTS: Final = 3
-"""Number of successive failed batches after which the store counts as faulty. A single batch may
-fail because of its content."""
+"""Number of successive failed batches that make the store faulty."""
 
 SPACING_S: Final = 0.005
-"""Minimum seconds between two commits while several deliveries wait.
-
-This saves a third of the processor time at 1,000 deliveries a second.
-"""
+"""Minimum seconds between two commits while several deliveries wait."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of bodies in an inbox row, of which a reader has several in memory."""
+"""Maximum bytes of bodies in an inbox row."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -50,11 +42,11 @@ class InboxQueue:
         batch_limit: int,
         on_commit: Callable[[int], None],
     ) -> None:
-        """Create a queue without items.
+        """Create an empty queue.
 
-        queue_limit  maximum number of waiting arrivals; further ones are refused
+        queue_limit  maximum number of waiting arrivals; further arrivals are refused
         batch_limit  maximum number of arrivals in one transaction
-        on_commit  called after each commit with the number of its arrivals
+        on_commit    called after each commit with the number of arrivals
         """
         self._inbox = inbox
         self._queue_limit = queue_limit
@@ -80,8 +72,8 @@ class InboxQueue:
     async def submit(self, item: Item) -> None:
         """Wait until the item is durably committed.
 
-        Raise StoreUnavailable if the queue is full or the store cannot be written now, and
-        StorePoisoned if never again. The item may have been stored nevertheless.
+        Raise StoreUnavailable for a temporary failure, and StorePoisoned for a permanent failure. A
+        refused item can still be stored.
         """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
@@ -121,8 +113,7 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Accept no more items, and refuse the waiting items. Call this when nothing writes any
-        more."""
+        """Refuse all waiting and further items. Call this method after the last write."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()
@@ -195,10 +186,7 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence on why deliveries cannot be written, or None.
-
-        After failed batches, a trial row is written and rolled back.
-        """
+        """Return the reason why deliveries cannot be written, or None."""
         if self.faults < FAULTS:
             return None
         try:
@@ -240,14 +228,10 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the class name of the database driver's error. The error's message is not used,
-    because it may quote a row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has a delivery. A batch with only rejections does not show whether
-    deliveries can be stored."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 

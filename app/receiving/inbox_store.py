@@ -2,15 +2,7 @@
 
     receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
 
-The transaction that stores a row's content also deletes the row, so nothing is lost or stored
-twice.
-
-On PostgreSQL, the inbox is a table, and readers claim rows (`claim_store`). On SQLite, it is a file
-(`inbox_file_store`) with one writer. Rows are deleted only when the reader's position is in the
-database's file itself.
-
-A row at which readers failed is split into records that are read alone. After three failures, a
-record is set aside.
+One transaction stores a row's content and deletes the row.
 """
 
 from collections.abc import Sequence
