@@ -25,13 +25,13 @@ from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
 MOST_TRIES: Final = 3
-"""Number of failed readings after which a record that is read alone is set aside."""
+"""Number of failed readings after which a single record is set aside."""
 
 POSITION: Final = "inbox position"
-"""Name of a counter in the database: number of the inbox file's last row that was read."""
+"""Counter in the database: number of the inbox file's last row that was read."""
 
 COVERED: Final = "inbox covered"
-"""Name of the counter of inbox rows whose content is in the database's file itself."""
+"""Counter of inbox rows whose content is in the database's file."""
 
 RECORDS_READ: Final = "inbox records"
 
@@ -43,23 +43,22 @@ TIDY: Final = "inbox tidy"
 """Name of the counter of inbox rows whose traces an erasure wants deleted."""
 
 TIDIED: Final = "tidied"
-"""Name of a counter in the inbox file: number of the row up to which all traces were deleted."""
+"""Counter in the inbox file: last row with deleted traces."""
 
 BEAT: Final = "reader beat"
-"""Name of the counter with the time of a reader's last heartbeat, for receivers elsewhere."""
+"""Counter with the time of a reader's last heartbeat."""
 
 CLOSED: Final = "inbox closed"
-"""Name of the counter of the closed inbox file's last row, plus one; 0 while open."""
+"""Counter of the closed inbox file's last row, plus one; 0 while open."""
 
 OPENED: Final = "inbox opened"
-"""Name of a counter in the database: last time at which the inbox file was opened without unread
-rows."""
+"""Counter with the last time at which the inbox file was opened empty."""
 
 LAST_BACKUP: Final = "last backup"
-"""Name of the counter with the last backup's time in microseconds, which compose.yaml sets, too."""
+"""Counter with the last backup's time in microseconds, which compose.yaml sets, too."""
 
 IDENTITY: Final = "inbox"
-"""Name of the fact with the id of the inbox file to which the reader's position refers."""
+"""Name of the fact with the id of the inbox file."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -67,11 +66,11 @@ _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 class Unread(NamedTuple):
     """One unread row of the inbox.
 
-    holds  number of records in the row
-    items  content of the row; None if its bytes are damaged
-    in_file  whether the row is in the inbox file and not in the table
+    holds     number of records in the row
+    items     content of the row; None if damaged
+    in_file   whether the row is in the inbox file and not in the table
     taken_by  id of the claim on the row, if any
-    tries  number of claims on the row that have expired
+    tries     number of expired claims on the row
     """
 
     seq: int
@@ -85,11 +84,11 @@ class Unread(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """One record of the inbox that is read alone, because reading it with others has failed.
+    """Record of the inbox that is read alone after failures.
 
-    tries  number of failed readings
-    orders  known orders that the record mentions; held while it is set aside
-    taken_by  id of the claim under which the record is read, if any
+    tries     number of failed readings
+    orders    known orders in the record; held while the record is set aside
+    taken_by  id of the reader's claim, if any
     """
 
     seq: int
@@ -101,22 +100,21 @@ class Suspect(NamedTuple):
 
 
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
-    """Ask the receiver to delete the inbox file's rows up to this number as soon as they are
-    read."""
+    """Ask the receiver to delete the inbox file's read rows up to this number."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
 
 
 def tidied(connection: PlainConnection) -> int:
-    """Return the row number up to which all traces of the inbox file's rows are deleted."""
+    """Return the row number up to which all traces are deleted."""
     return counter(connection, TIDIED)
 
 
 class Progress(NamedTuple):
-    """Progress in reading the inbox file, as stored in the database.
+    """Progress in reading the inbox file.
 
-    position  number of the last row that was read
-    tidy_up_to  number of the last row whose traces an erasure wants deleted
-    covered  number of the last row that may be deleted
+    position     number of the last row that was read
+    tidy_up_to   number of the last row that an erasure wants deleted
+    covered      number of the last row that can be deleted
     last_commit  time of the database's last commit
     """
 
@@ -130,15 +128,14 @@ class Progress(NamedTuple):
 
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
-    """Insert one inbox row with these items. Return its number and its size in bytes."""
+    """Insert one inbox row with these items. Return the row's number and size in bytes."""
     row = inbox_row(items)
     ((seq,),) = connection.ask(KEEP, row)
     return seq, len(row[-1])
 
 
 def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
-    """Return the values to insert for an inbox row with these items: count, arrival, size and
-    records."""
+    """Return an inbox row's values: count, arrival, size and records."""
     records = framed(items)
     return len(items), min(item.received_at for item in items), len(records), records
 
@@ -158,10 +155,9 @@ KEEP_HELD: Final = statement(
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next inbox rows after a number, at least one, until `limit` records or
-    `most_bytes`.
+    """Return the next inbox rows after a number, at least one, up to both limits.
 
-    in_file  whether the connection reads the inbox file and not the table
+    With `in_file`, the connection reads the inbox file and not the table.
     """
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
@@ -192,8 +188,7 @@ def items_of(records: bytes) -> list[Item] | None:
 
 
 def delete_up_to(connection: PlainConnection, last: int) -> None:
-    """Delete the inbox file's rows up to this number, which must have been read. Store the number
-    of the last deleted row."""
+    """Delete the inbox file's read rows up to this number."""
     rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
     if rows:
         put_counter(connection, DELETED, max(seq for seq, _ in rows))
@@ -201,18 +196,16 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Record that everything that was read from the inbox is in the database's file itself, and not
-    only in its write-ahead log."""
+    """Record that everything read from the inbox is in the database's file."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete these rows in the transaction that stores their content. Return the rows deleted.
+    """Delete these rows in the transaction that stores their content. Return the deleted rows.
 
-    All rows must have the same claim, or no claim. A row that another reader has claimed is not
-    deleted.
+    All rows must share one claim, or have none.
     """
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
@@ -290,9 +283,8 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 class FileFacts(NamedTuple):
     """Facts that the inbox file stores about itself.
 
-    identity  id of the file
-    last_commit  time of the newest commit of the database that the file has recorded
-    deleted  number of the last deleted row
+    last_commit      time of the database's newest recorded commit
+    deleted          number of the last deleted row
     records_deleted  number of records in all deleted rows
     """
 
@@ -303,10 +295,7 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make this file the database's inbox file, with all of its rows unread.
-
-    file  what the file stores about itself, or None
-    """
+    """Make this file the database's inbox file, with all rows unread."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
@@ -317,8 +306,7 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Record all rows up to the file's last deleted row as read, and the file's later commit
-    time."""
+    """Record rows up to the file's last deleted row as read."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -330,10 +318,7 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the inbox file has recorded commits that the database lacks, or None.
-
-    Checked even for an unknown file, because the commit with its id can be lost.
-    """
+    """Return the gap if the database lacks commits that the inbox file recorded."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -359,10 +344,7 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap, ending at `now` at the latest.
-
-    If a fast clock dated its beginning in the future, it begins at the latest arrival up to `now`.
-    """
+    """Return the gap, ending at `now` at the latest. A future beginning is corrected."""
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
@@ -376,10 +358,9 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits missing since a backup replaced the database, if there is one.
+    """Return the gap of commits missing since a backup replaced the database, if any.
 
-    file  facts of the present inbox file, if there is one
-    last  time of the replaced database's last commit; if unreadable, the gap extends to `now`
+    If the replaced database's `last` commit is None, the gap extends to `now`.
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -400,7 +381,7 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return a gap if the inbox file that was read is missing or replaced, or None."""
+    """Return a gap if the inbox file is missing or replaced."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -424,7 +405,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Split these rows into single records that are read alone. A damaged row stays one record."""
+    """Split these rows into single records that are read alone."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -435,10 +416,7 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Return up to `limit` records that are to be read alone, oldest first.
-
-    aside  whether those set aside, or only others
-    """
+    """Return up to `limit` single records, oldest first, either set aside or not."""
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
 
@@ -458,7 +436,7 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Store the orders that a record mentions, to hold if it is set aside, unless it is claimed."""
+    """Store the orders that an unclaimed record mentions."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -466,9 +444,9 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
 
 
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
-    """Set a record aside until a person requests its reading. Return False if it is claimed.
+    """Set a record aside until a person requests a reading. Return False for a claimed record.
 
-    orders  orders that are held until then
+    The orders in `orders` are held until then.
     """
     found = connection.ask(
         "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
@@ -479,8 +457,8 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """Delete a record that was read alone, in the transaction that stores its content. Return False
-    if another reader has claimed it."""
+    """Delete a single record in the storing transaction. Return False under another reader's
+    claim."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
         (one.seq, one.taken_by or ""),
@@ -489,8 +467,7 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Return the orders that an unread record may concern. These orders are held, or may soon be
-    held."""
+    """Return the orders that an unread record can concern."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 
@@ -530,16 +507,15 @@ class InboxRows:
 
     @property
     def _file(self) -> Lender | None:
-        """Return the inbox file; None if there is none, because the database was never served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Return unread rows, oldest first, at least one, until `limit` records or `most_bytes`.
+        """Return the oldest unread rows, at least one, up to both limits.
 
-        brought  whether to return only rows of a restored backup, which otherwise come first
+        With `brought`, return only rows of a restored backup.
         """
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
@@ -554,8 +530,7 @@ class InboxRows:
         return await self._database.on_snapshot(_progress)
 
     async def kept_bytes(self) -> int:
-        """Return the size in bytes of the inbox file's rows that were read but are not deleted
-        yet."""
+        """Return the bytes of the inbox file's rows that were read but not deleted."""
         file = self._file
         if file is None:
             return 0
@@ -564,7 +539,7 @@ class InboxRows:
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
         """Return number, records, size and arrival of each row in the inbox file.
 
-        Also the row up to which traces are deleted, and the database's recorded last commit.
+        Also return the last row with deleted traces, and the recorded last commit.
         """
         file = self._file
         assert file is not None
@@ -575,8 +550,7 @@ class InboxRows:
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return how many records are unread, as `backlog` does, and the numbers of the last rows.
-        These numbers may be beyond `up_to`."""
+        """Return the number of unread records and the numbers of the last rows."""
         file, asked_before = self._file, -1
         while True:
             # The position first, so that rows read meanwhile are still counted.
@@ -627,8 +601,7 @@ def last_number(connection: PlainConnection) -> int:
 
 
 def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
-    """Return the number of records, the size and the arrivals of the rows whose number is above
-    `after` and at most `up_to`."""
+    """Return the counts of the rows above `after`, up to `up_to`."""
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
         "WHERE seq > ? AND seq <= ?",
@@ -638,8 +611,6 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Return the counts of unread rows above `after`, the last number, and whether none is
-    missing."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -671,4 +642,3 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""SQL statement for the last number in the inbox table, and a standby's data time."""

@@ -1,11 +1,5 @@
-"""The receiver's side of the inbox, which writes rows, and on SQLite deletes read ones.
-
-A row is deleted only when its content is in the database's file itself, not only in its write-ahead
-log. After a reader has crashed, nothing is deleted until the next reader has checked the disk.
-
-The writer records in the inbox file the time of the database's newest commit. A database with an
-older time has lost commits.
-"""
+"""The receiver's side of the inbox, which writes rows and deletes read rows on SQLite. A deleted
+row's content must be in the database's file."""
 
 import asyncio
 from collections import deque
@@ -28,8 +22,7 @@ from reconcile.instants import Instant
 LOOK_S: Final = 0.1
 
 LOOK_SHARED_S: Final = 1.0
-"""Seconds between two checks on PostgreSQL. There is no inbox file, so that a check only measures
-how many deliveries are unread."""
+"""Seconds between two checks on PostgreSQL."""
 
 IDLE_S: Final = 1.0
 """Seconds without a written delivery after which read rows are deleted by themselves."""
@@ -47,14 +40,10 @@ ROOM_FLOOR: Final = 4_096
 """Minimum bytes of disk space reserved for each unread record's rows, leaf and ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Maximum bytes of rows, already read, that are deleted with the writing of a new row.
-
-A larger new row raises the limit to its size. The limit is low, because the sender waits for the
-transaction.
-"""
+"""Maximum bytes of read rows that are deleted with a new row."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum bytes of read rows that are deleted in a transaction for which no sender waits."""
+"""Maximum bytes of read rows that are deleted while no sender waits."""
 
 
 class InboxWriter:
@@ -71,9 +60,9 @@ class InboxWriter:
     ) -> None:
         """Prepare a writer, before the stored rows are counted.
 
-        database  writer of the main database, whose files are checked like the inbox file
-        shared  whether the database is PostgreSQL, where the reader deletes the rows
-        max_bytes  maximum bytes of all unread rows; beyond this, deliveries are refused
+        database   writer of the main database, whose files are checked like the inbox file
+        shared     whether the database is PostgreSQL, where the reader deletes the rows
+        max_bytes  limit on unread rows; beyond the limit, deliveries are refused
         """
         self.writer = writer
         self._database = database
@@ -121,11 +110,10 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Write a row with these items. Return when it is durable and the main database is in
-        place.
+        """Write a row with these items, and return after a durable commit.
 
-        Raise StoreUnavailable if the inbox cannot be written now, or too many bytes are unread, and
-        StorePoisoned if never again.
+        Raise StoreUnavailable for a temporary failure or a full inbox, and StorePoisoned for a
+        permanent failure.
         """
         if self.size > self._max_bytes:
             raise StoreUnavailable(
@@ -170,10 +158,6 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows may be deleted next, or None.
-
-        They have at most `size` bytes, but are at least one.
-        """
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -247,11 +231,7 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Record at the service's end that the database's write-ahead log was lost.
-
-        The inbox file gets a commit time later than any real one, so the next start finds that
-        commits are missing.
-        """
+        """Record at the service's end that the database's write-ahead log was lost."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)

@@ -1,7 +1,4 @@
-"""The request of a stored delivery, rebuilt so that it can be sent to another address.
-
-The module also limits how many phone numbers and bodies one person can read.
-"""
+"""Request of a stored delivery, rebuilt for another address, with limits for each person."""
 
 from typing import Final, NamedTuple
 
@@ -29,7 +26,7 @@ class Kept(NamedTuple):
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Return the error for a delivery that does not exist or may not be seen, not saying which."""
+    """Return one error for both missing and hidden deliveries."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -42,12 +39,9 @@ SHOWN_WITHIN: Final = HOUR
 async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
-    """Raise UsageError if a person would see more phone numbers within an hour than allowed.
+    """Raise UsageError if a person would see too many phone numbers within an hour.
 
-    A body or a full bundle counts as one number. Approved proposals and the machine's owner are
-    exempt.
-
-    more  number of phone numbers that the person is about to see
+    A body or full bundle counts as one number. `more` is the number of further phone numbers.
     """
     if not proved(who):
         return
@@ -65,12 +59,10 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request of a delivery, so that it can be sent again. The audit trail records this.
+    """Return a delivery's request for sending to the address `to`, with an audit entry.
 
-    to  address to which the person sends the request
-
-    Raise NotFoundError for an unknown delivery. Raise UsageError if its body is restricted or
-    incomplete, or if the person may not see it or has seen too many.
+    Raise NotFoundError for an unknown delivery, and UsageError for an unusable body, or without
+    permission.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

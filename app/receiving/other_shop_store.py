@@ -1,9 +1,4 @@
-"""Holds on orders whose payment can belong to another shop on the same provider account.
-
-An order is held if only the order number links a payment above the price to it, and the account
-also brings payments for unknown orders. The inbox's reader decides this once, in a live
-environment, if orders must be placed with a price.
-"""
+"""Holds on orders whose payment can belong to another shop on the provider account."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -20,8 +15,7 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Number of a source's latest events that are searched for payments of orders that the shop did not
-place."""
+"""Number of a source's latest events that are searched for foreign payments."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "
@@ -46,7 +40,7 @@ _NOBODYS: Final = (
 
 
 def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at: Instant) -> None:
-    """Hold the orders of these newly stored payments if the payments may belong to another shop."""
+    """Hold the orders of new payments that can belong to another shop."""
     paying = [
         event
         for event in events

@@ -1,8 +1,4 @@
-"""Learn how many pieces of work fit into a short transaction, from earlier transactions.
-
-Only one transaction at a time can write to an SQLite database, so work on many pieces is limited by
-time.
-"""
+"""Learn how many pieces of work fit into a short transaction."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,15 +14,13 @@ SHORT_S: Final = 0.025
 """Seconds that a transaction should take: half of what others may have to wait."""
 
 _GROWTH: Final = 2
-"""Maximum factor by which the number of pieces grows from one transaction to the next. A single
-quick transaction proves little."""
 
 
 class Pace:
-    """Number of pieces of each of many similar transactions, learned from their durations.
+    """Learned number of pieces for one transaction.
 
     first  number in the first transaction
-    most  maximum number
+    most   maximum number
     """
 
     def __init__(self, *, first: int, most: int) -> None:
@@ -37,8 +31,7 @@ class Pace:
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
         """Run one transaction with this many pieces, and learn from its duration.
 
-        If another process is waiting, pause afterwards for as long as it took. Raise
-        StoreUnavailable if the database cannot be written now.
+        Raise StoreUnavailable for a temporary failure.
         """
         async with database.writing() as connection:
             began = perf_counter()
@@ -50,12 +43,11 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the pieces for the next transaction: the learned number, or the maximum if nobody
-        waits."""
+        """Return the number of pieces for the next transaction."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Adapt the number of pieces to a transaction's time, unless it was short and small."""
+        """Adapt the number of pieces to a transaction's time."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

@@ -1,8 +1,4 @@
-"""Orders found by phone number, through keyed digests. Numbers are not stored.
-
-If an event names no order, its digest refers to the delivery, which can be linked to an order
-later.
-"""
+"""Orders found by phone number, through keyed digests. Phone numbers are not stored."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,18 +11,16 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""Note about a phone number: its digest, a kind, a subject, and when it was first stored.
+"""Note about a phone number: digest, kind, subject, and first time.
 
-The kind is `order`, `delivery` or `recipient`; the subject is the order's reference, the delivery's
-id, or the payment to the recipient.
+The kind `order`, `delivery` or `recipient` determines the subject.
 """
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note about a payment's recipient, whose subject is `stm:` and a reference."""
+"""Kind of a note about a payment's recipient."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""SQL statement for the notes about orders and deliveries. Retention uses it for every deleted
-order."""
+"""SQL statement for the notes about orders and deliveries."""
 
 KEY: Final = "phone key"
 
@@ -43,7 +37,7 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return a note that links a phone number's digest with the order, or the delivery."""
+    """Return a note that links a phone number's digest with an order or delivery."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
@@ -62,15 +56,13 @@ def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:
-    """Return the references of the orders for which this digest of a phone number is stored, at
-    most `limit`."""
+    """Return up to `limit` orders with this digest of a phone number."""
     rows = await connection.execute(text(_ORDERS), {"digest": digest, "limit": limit})
     return [row[0] for row in rows]
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return the deliveries for which this digest of a phone number is stored, and whose events
-    named no order when they arrived."""
+    """Return the deliveries without an order with this digest of a phone number."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -101,8 +93,7 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """Return the orders that have the phone number of a payment's recipient. The keys are payments
-    in statements."""
+    """Return the orders with a recipient's phone number, by payment in a statement."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -110,8 +101,7 @@ async def orders_of_recipients(
 
 
 async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
-    """Return the notes that have one of these digests. Only notes about recipients of payments in
-    statements are returned."""
+    """Return the notes about payment recipients with these digests."""
     rows = await select_in(
         connection,
         sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "
@@ -122,8 +112,7 @@ async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes])
 
 
 async def key_in_use(connection: AsyncConnection) -> str | None:
-    """Return the name of the phone key that the database uses, in hex; None before the first
-    start."""
+    """Return the name of the present phone key, in hex."""
     return await run(connection, fact, KEY)
 
 
@@ -133,16 +122,16 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 
 async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Store this phone key as the key in use, unless there is one. Return whether it is."""
+    """Store this phone key if none is in use. Return whether the key is in use."""
     sql = "INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING"
     await connection.execute(text(sql), {"name": KEY, "value": name.hex()})
     return await key_in_use(connection) == name.hex()
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses another phone key than this one.
+    """Return whether the database uses another phone key.
 
-    used  name of the key in use; None to look at stored digests
+    `used` is the name of the key in use; None to look at stored digests.
     """
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 
@@ -172,10 +161,7 @@ async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[P
 async def old_notes(
     connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
 ) -> list[PhoneNote]:
-    """Return up to `limit` notes older than `before`, sorted by key.
-
-    after  note after which to begin, if any
-    """
+    """Return up to `limit` notes older than `before`, beginning behind `after`."""
     digest, kind, thing, _ = after or (b"", "", "", 0)
     rows = await connection.execute(
         text(
@@ -197,8 +183,7 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete the digests that were made with other phone keys, because no search can find them any
-    more."""
+    """Delete the digests that were made with other phone keys."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

@@ -1,16 +1,13 @@
 """The path of a delivery from the inbox to its order, in the background.
 
-    1 take     rows of the inbox, the oldest first; on PostgreSQL claim
-               them first, because there are several readers           receiving/claim_store.py
-    2 read     each delivery by its source's present profile           receiving/verify.py
-    3 append   events, links and due marks, and delete the rows from
-               the inbox, in one transaction                           receiving/append_store.py
+1 take     the oldest rows of the inbox; on PostgreSQL, after a claim
+           receiving/claim_store.py
+2 read     each delivery by its source's present profile
+           receiving/verify.py
+3 append   events, links and due marks, and delete the inbox's rows, in one transaction
+           receiving/append_store.py
 
-A row stays in the inbox until its commit. A delivery that cannot be read is stored as `unreadable`.
-
-If two readers have died with a row, or the database rejects its content, each of its records is
-read alone. After three failures a record is set aside and reported, and the orders that it mentions
-are held.
+A row stays in the inbox until its commit.
 """
 
 import asyncio
@@ -40,24 +37,16 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Maximum number of records that are stored in one transaction on SQLite.
-
-It takes 15 ms on an idle machine, and ten times as long on a busy one.
-"""
+"""Maximum number of records in one transaction on SQLite."""
 
 AT_ONCE_SHARED: Final = 1_024
-"""Maximum number of records that are stored in one transaction on PostgreSQL.
-
-Readers store one after another, and each commit can wait 10 ms for a standby. An API call `PUT`
-waits about 50 ms for each reader before it.
-"""
+"""Maximum number of records in one transaction on PostgreSQL."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Maximum bytes of bodies stored in one transaction, which writes them a second time."""
 
 LOOK_S: Final = 1.0
-"""Maximum seconds between two checks for new deliveries on SQLite, where the receiver also signals
-them."""
+"""Maximum seconds between two checks for new deliveries on SQLite."""
 
 LOOK_SHARED_S: Final = 0.05
 """Maximum seconds between two looks for new deliveries on PostgreSQL."""
@@ -65,8 +54,7 @@ LOOK_SHARED_S: Final = 0.05
 TURN_S: Final = 0.5
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds until another try if deliveries could not be stored, because the disk is full or the
-database is busy."""
+"""Seconds until another attempt to store deliveries."""
 
 LEFT_S: Final = 60.0
 """Seconds between two checks for orders that another reader held and did not release."""
@@ -75,11 +63,11 @@ BEAT_S: Final = 5.0
 
 
 class Holding(NamedTuple):
-    """Functions that hold and release the orders of a delivery that cannot be read.
+    """Functions that hold and release the orders of an unreadable delivery.
 
-    orders_of  returns the orders that arrivals mention
-    hold  sets the delivery aside and holds these orders
-    release  releases these orders once the delivery was read, unless another one mentions them
+    orders_of     returns the orders that arrivals mention
+    hold          sets the delivery aside and holds these orders
+    release       releases these orders after the reading, unless another delivery mentions them
     release_left  releases orders that a dead reader left held
     """
 
@@ -93,11 +81,10 @@ class Holding(NamedTuple):
 class ReaderContext:
     """Everything that is needed to read the inbox.
 
-    sources  configured sources, by name
+    sources      configured sources, by name
     environment  environment of this instance
-    holding  functions that hold and release orders
-    failed  counter of failed tries to store, so that each is not logged
-    claimant  this reader's claims on inbox rows
+    holding      functions that hold and release orders
+    claimant     this reader's claims on inbox rows
     """
 
     context: AppContext
@@ -132,10 +119,7 @@ class Reader:
         self.alive = False
 
     def stop(self, *, drain: bool = True) -> None:
-        """Stop the reader.
-
-        drain  whether to read on until the inbox is empty or cannot be read
-        """
+        """Stop the reader. With `drain`, the inbox is emptied first."""
         self._stopping, self._draining = True, drain
         self._signals.accepted.set()
 
@@ -172,10 +156,9 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all rows in the database's own inbox table, such as rows from a backup.
+        """Read all rows in the database's own inbox table.
 
-        Call it only while no service runs. Raise StoreUnavailable if the database cannot be
-        written.
+        No service may run. Raise StoreUnavailable if the database cannot be written.
         """
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
@@ -216,8 +199,6 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Record that this reader has ended normally. Otherwise the next reader would suspect that
-        the claimed rows made this reader crash."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -276,10 +257,9 @@ class Reader:
 async def read_some(
     reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
 ) -> int:
-    """Read the next rows of the inbox and store their content. Return the number of rows.
+    """Store the content of the next inbox rows. Return the number of rows.
 
-    pace  learned size of a transaction; None to begin anew
-    brought  whether to read only rows in the database itself, such as rows from a backup
+    With `brought`, only rows in the database are read.
     """
     inbox, writer = reading.inbox, reading.context.database.writer
     drained = reading.context.signals.drained

@@ -1,15 +1,14 @@
 """The path of a delivery from the socket to a durable row of the inbox.
 
-    1 source
-    2 size
-    3 signature
-    4 age
-    5 account and environment
-    6 inbox             the row is committed together with many others
-    7 acknowledgement
+1 source
+2 size
+3 signature
+4 age
+5 account and environment
+6 inbox             the row is committed together with many others
+7 acknowledgement
 
-Each step either continues or ends with a verdict. A signed request that cannot be read is stored
-and acknowledged.
+A signed request that cannot be read is stored and acknowledged.
 """
 
 from collections.abc import Mapping
@@ -33,16 +32,13 @@ from app.receiving.unsigned import UnsignedAllowance
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""HTTP statuses of rejections by verdict; others get 401, so that senders cannot tell them
-apart."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Maximum number of values in an unsigned body. A callback has some dozens, but anyone can send a
-body with more."""
+"""Maximum number of values in an unsigned body."""
 
 RETRY_AFTER_S: Final = 5
 """Seconds in the Retry-After header of a 503 answer. A restart usually takes less."""
@@ -51,9 +47,9 @@ RETRY_AFTER_S: Final = 5
 class ReceiverAnswer(NamedTuple):
     """Answer to the sender of a delivery.
 
-    verdict  what was decided; None if nothing was decided (503)
-    reply  answer in the provider's own format; None for the usual answer
-    reason  why the delivery was not stored, for a 503
+    verdict  None for a 503
+    reply    answer in the provider's own format; None for the usual answer
+    reason   reason for a 503
     """
 
     status: int
@@ -64,11 +60,7 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Log of the reasons for 503 answers: at once, then once a minute, and once at the end.
-
-    The problem is over when no delivery was refused for five seconds, the time that senders are
-    asked to wait.
-    """
+    """Log of the reasons for 503 answers, once a minute at most."""
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None
@@ -98,9 +90,9 @@ class Receiver:
     """Everything that is needed to receive deliveries.
 
     rejected_body_bytes  maximum bytes of a rejected body that are stored
-    rejection_rate  limits on storing rejections
-    unsigned  limits on unsigned requests
-    ages  deliveries rejected for their age since the source's last accepted one
+    rejection_rate       limits on storing rejections
+    unsigned             limits on unsigned requests
+    ages                 deliveries rejected for their age
     """
 
     sources: Mapping[str, Source]
@@ -123,11 +115,9 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the source that accepts deliveries at this last part of a path, or the part
-        itself.
+        """Return the source for this last part of a path, or the part itself.
 
-        `(secret)` stands for an unknown part that can belong to a secret address, or for a source's
-        name.
+        A part that can be secret becomes `(secret)`.
         """
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
@@ -153,8 +143,7 @@ class Rejected(NamedTuple):
 
 
 async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
-    """Decide whether one request is accepted, and store it. Return the answer after the commit. No
-    error is raised."""
+    """Verify and store one request. Return the answer after the commit, without any exception."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)
@@ -170,8 +159,6 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Do the steps 1 to 5 of the module's docstring. Return a delivery to store, a rejection, or an
-    answer."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)

@@ -1,8 +1,4 @@
-"""Stored rejections: refused deliveries with their reason and bytes.
-
-The size of the store is limited, so that a flood cannot fill the disk. The oldest rejections are
-deleted first. The verdicts are decided elsewhere.
-"""
+"""Stored rejections: refused deliveries with their reason and bytes, up to a size limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,25 +26,18 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""Share of its maximum size to which a full table of rejections is reduced. The table is then not
-full again soon."""
 
 _ROW_OVERHEAD = 400
-"""Bytes added to the length of a rejection's body and headers when its size is estimated."""
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests that exceed the limit of an unsigned source. Such requests are only counted.
-If they were stored, they would push out stored rejections that may later prove genuine."""
+"""Verdict on requests beyond an unsigned source's limit, which are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One rejected request, or several that are only counted.
-
-    `body` is truncated; `size` and `digest` are those of the whole. A body that is too large is not
-    read, and counts as empty.
-    """
+    """Rejected request, or several that are only counted. `size` and `digest` describe the whole
+    body."""
 
     delivery_id: str
     received_at: Instant
@@ -124,8 +113,7 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest arrival among the rejections that are dated in the future; `now` if there
-    is none."""
+    """Return the latest rejection's time if in the future, otherwise `now`."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -134,8 +122,7 @@ def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def redate_rejections(connection: PlainConnection, now: Instant) -> int:
-    """Set the arrival of rejections that are dated in the future to `now`. Return how many were
-    changed."""
+    """Set future rejections' arrival to `now`. Return the number of changed rejections."""
     take_lock(connection, REFUSING)
     rows = connection.ask(
         "UPDATE rejections SET received_at=? WHERE id >= ? AND received_at > ? RETURNING id",
@@ -153,7 +140,7 @@ async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejec
 
 
 async def newest_rejections(connection: AsyncConnection, source: str, *, limit: int) -> list[str]:
-    """Return the ids of the latest stored rejections of a source, newest first, at most `limit`."""
+    """Return the ids of a source's latest stored rejections, newest first."""
     rows = await connection.scalars(
         select(_REJECTIONS.c.id)
         .where(_REJECTIONS.c.source == source)
@@ -166,8 +153,7 @@ async def newest_rejections(connection: AsyncConnection, source: str, *, limit: 
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
-    """Return stored rejections with their bytes, sorted by arrival, at most `at_once`. Only
-    rejections that arrived later than the rejection with the id `after` are returned."""
+    """Return stored rejections with their bytes, beginning behind the id `after`."""
     listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
     rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]
@@ -202,6 +188,4 @@ def _rejection(row: Sequence[Any]) -> Rejection:
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:
-    """Return the estimated bytes of stored rejections. The length of headers counts twice, because
-    a character may have two bytes in UTF-8."""
     return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -1,9 +1,4 @@
-"""Alarm about a wrong clock, and limits on storing rejections.
-
-The age is checked after the signature, so the sender is genuine: either the clocks differ, or an
-old request was sent again. The alarm needs several such rejections and no accepted delivery.
-Verdicts are remembered in memory, because stored times cannot be trusted here.
-"""
+"""Alarm about a wrong clock, and limits on storing rejections."""
 
 import ipaddress
 import zlib
@@ -19,17 +14,14 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Maximum number of addresses that are remembered, about 1 MiB, the ones seen last.
-
-A forgotten address has its full allowance again, so there is also one for all addresses together.
-"""
+"""Maximum number of remembered addresses, which take about 1 MiB."""
 
 Decision = Literal["kept", "counted", "too_many"]
 """Decision about a rejected request.
 
-kept  the request is stored and logged
-counted  the request is only counted
-too_many  the request's address is told to wait
+kept      the request is stored and logged
+counted   the request is only counted
+too_many  the request's address must wait
 """
 
 
@@ -44,9 +36,9 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Use up an amount of the allowance, and return whether this amount was left.
+        """Use up an amount of the allowance. Return whether enough was left.
 
-        now  present time in seconds of a monotonic clock
+        `now` is the time of a monotonic clock, in seconds.
         """
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
@@ -57,8 +49,7 @@ class Allowance:
 
 
 class RejectionRate:
-    """Limits on how many rejections one receiver stores, in total and for each address. Times are
-    those of a monotonic clock."""
+    """Limits on stored rejections, in total and for each address."""
 
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
@@ -69,8 +60,7 @@ class RejectionRate:
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
     def decide(self, address: str) -> Decision:
-        """Decide whether to store one more rejection from this address, and use up its
-        allowance."""
+        """Decide on storing another rejection from this address, and use up the allowance."""
         now = self._clock()
         if not self._of(network_of(address), now).take(now):
             return "too_many"
@@ -88,11 +78,7 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return the network whose allowance an address uses: the IPv4 address, or the /64 network of
-    IPv6.
-
-    All texts that are no addresses, as a proxy can pass on, share one allowance.
-    """
+    """Return an address's network for allowances: the IPv4 address, or the IPv6 /64."""
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
     try:
@@ -104,21 +90,17 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Number of groups into which senders' networks are divided. Questions to a provider alternate
-between the groups. About a million IPv4 addresses share a group, so a group does not identify a
-sender."""
+"""Number of groups of senders' networks, which take turns in questions to a provider."""
 
 
 def lane_of(address: str) -> int:
-    """Return the number of the group to which an address's network belongs. Questions to a provider
-    alternate between these groups."""
+    """Return the number of the address's group."""
     return zlib.crc32(network_of(address).encode()) % LANES
 
 
 @lru_cache(maxsize=1_024)  # called for each delivery; most come from few addresses
 def kind_of(address: str) -> str:
-    """Return the kind of an address: `loopback`, `private` or `public`. Return `none` for any other
-    text, such as a Unix socket's."""
+    """Return an address's kind: `loopback`, `private`, `public`, or `none` for other text."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -131,30 +113,21 @@ def kind_of(address: str) -> str:
 AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""Time for which a rejection counts. An older rejection does not show that the clock is wrong
-now."""
+"""Time for which a rejection counts."""
 
 REFUSALS: Final = 3
-"""Number of rejections in a row that raise the alarm. No delivery was accepted in between. Fewer
-rejections can be deliveries that arrived late."""
+"""Number of rejections in a row that raise the alarm."""
 
 BODIES: Final = 2
-"""Minimum number of different bodies among the rejections that raise the alarm. One request that is
-sent repeatedly proves nothing about the clock."""
+"""Minimum number of different bodies among the rejections that raise the alarm."""
 
 KEPT: Final = 100
-"""Maximum number of rejected bodies that are remembered for each source. The bodies that were
-rejected last are remembered."""
+"""Maximum number of remembered rejected bodies for each source."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RefusedBody:
-    """One body that was rejected for its age.
-
-    times  number of rejections
-    last  time of the last rejection
-    problem  reason of the last rejection
-    """
+    """Body that was rejected for its age. The problem is the last reason."""
 
     times: int = 0
     last: Instant = EARLIEST
@@ -162,18 +135,13 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Deliveries that one receiver has rejected for their age, for each source. A source's
-    rejections are cleared when one of its deliveries is accepted.
-
-    Only configured sources are included, so the memory is limited.
-    """
+    """Deliveries that one receiver has rejected for their age, by source."""
 
     def __init__(self) -> None:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """Clear the rejections of a source, because it has sent a genuine delivery with a valid
-        timestamp."""
+        """Clear the rejections of a source after a genuine delivery."""
         self._sources.pop(source, None)
 
     def refused(
@@ -184,10 +152,7 @@ class RefusedAges:
         at: Instant,
         problem: str,
     ) -> None:
-        """Count a genuine delivery whose timestamp is too old or too new.
-
-        problem  explanation of what is wrong with the timestamp
-        """
+        """Count a genuine delivery whose timestamp is too old or too new."""
         bodies = self._sources.setdefault(source, OrderedDict())
         body = bodies.setdefault(digest, RefusedBody())
         body.times, body.last, body.problem = body.times + 1, at, problem
@@ -196,8 +161,7 @@ class RefusedAges:
             bodies.popitem(last=False)
 
     def alarm(self, now: Instant) -> Alarm | None:
-        """Return an alarm if enough deliveries were rejected for their age to suspect a wrong
-        clock, or None."""
+        """Return an alarm if rejections suggest a wrong clock."""
         suspect = {}
         for source, bodies in self._sources.items():
             # Refusals with a future time were made before the clock was set back.

@@ -1,5 +1,4 @@
-"""Database queries for restrictions, and for unfinished erasures. A restriction is on data that an
-erasure may not delete yet. Other modules decide when it ends."""
+"""Database queries for restrictions and unfinished erasures."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
@@ -11,7 +10,7 @@ from reconcile.instants import Instant
 class RestrictionRow(NamedTuple):
     """One restriction, as stored.
 
-    look_at  time at which to check again whether the restriction is needed
+    look_at  time of the next check
     erasure  time of the last erasure that needed the restriction
     """
 
@@ -48,9 +47,6 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""SQL clause for a restriction that is already stored. A restriction from a later erasure replaces
-all stored values except `since`. A restriction from the same or an earlier erasure changes
-nothing."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -84,16 +80,14 @@ def restrictions_of_deliveries(
 def due_restrictions(
     connection: PlainConnection, now: Instant, *, limit: int
 ) -> list[RestrictionRow]:
-    """Return the restrictions that must be checked again, at most `limit`. The restrictions that
-    have waited longest come first."""
+    """Return up to `limit` restrictions to check again, the longest waiting first."""
     return [RestrictionRow(*row) for row in connection.ask(_DUE, (now, limit))]
 
 
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return the number of restrictions, the time at which the first ends, and the time of the next
-    check."""
+    """Return the number of restrictions, the first end, and the next check's time."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 
@@ -116,17 +110,13 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that this erasure has restricted; None if there is none. Orders that are
-    restricted only for the bookkeeping are ignored."""
+    """Return one order that this erasure has restricted for another reason than bookkeeping."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found
 
 
 class PendingLine(NamedTuple):
-    """Line of the journal of erasures that is not carried out yet.
-
-    why  code for the reason why the line must wait; "" if there is none
-    """
+    """Unfinished line of the journal of erasures. `why` is a code, or ""."""
 
     number: int
     since: Instant
@@ -134,6 +124,6 @@ class PendingLine(NamedTuple):
 
 
 def pending_lines(connection: PlainConnection) -> list[PendingLine]:
-    """Return the lines of the journal of erasures that are not carried out in this database yet."""
+    """Return the journal's unfinished lines in this database."""
     rows = connection.ask("SELECT number, since, why FROM pending_erasures ORDER BY number")
     return [PendingLine(*row) for row in rows]

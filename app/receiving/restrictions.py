@@ -1,8 +1,5 @@
-"""Restricted data, which an erasure may not delete yet, and only finance and claims may use.
-
-A restriction ends automatically (`app/privacy/pending_erasures.py`). `erase_rules` decides when
-data must be kept.
-"""
+"""Restricted data, which an erasure may not delete yet. Only finance and claims may use restricted
+data."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,11 +17,11 @@ from reconcile.instants import Instant, format_instant, format_known
 Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
 """Kinds of restricted data.
 
-order  an order by its reference, with everything that belongs to it
-delivery  a delivery without an order, or a rejected delivery
-whole  the body of a request that brought several deliveries
+order       an order by its reference, with all its data
+delivery    a delivery without an order, or a rejected delivery
+whole       the body of a request with several deliveries
 attachment  a file of another order that names the customer
-bank_line  a version of a bank's line, as `subject.ordinal.since`
+bank_line   a version of a bank's line, as `subject.ordinal.since`
 """
 
 
@@ -57,9 +54,9 @@ REASONS: Final[Mapping[str, Reason]] = {
 
 
 class RestrictionDocument(TypedDict):
-    """Restriction of the customer's data, while an erasure must not delete the data yet.
+    """Restriction of the customer's data, which an erasure must not delete yet.
 
-    Nobody can find or see the data. `until` is null if the restriction ends with its reason. The
+    Nobody can see the data. `until` is null if the restriction ends with its reason. The
     fingerprint does not cover the restriction.
     """
 
@@ -71,10 +68,10 @@ class RestrictionDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """One restriction, such as of an order, a delivery or a bank line.
+    """Restriction of an order, a delivery or a bank line.
 
     until  end of the restriction; None if a daily check ends it
-    why  a key of REASONS
+    why    a key of REASONS
     """
 
     kind: Kind
@@ -109,8 +106,7 @@ def restricted_orders(
 def restricted_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return the restriction of each restricted delivery. The keys are delivery ids. A delivery is
-    also restricted if its order is restricted."""
+    """Return each restricted delivery's restriction, or its order's, by delivery id."""
     rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
     return {delivery: restriction_of(row) for delivery, row in rows}
 

@@ -1,9 +1,4 @@
-"""Verify stored rejections again after a secret, a profile or the clock was corrected.
-
-A rejection is genuine if its request is valid at any time at which it can really have arrived,
-because the clock may have been ahead. It then becomes a delivery with its own id and arrival. All
-other rejections stay.
-"""
+"""Verify stored rejections again after a correction. Genuine rejections become deliveries."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -39,10 +34,10 @@ FIRST_ACCEPTED: Final = 20
 class Reverified:
     """Result of verifying stored rejections again.
 
-    judged  number of rejections that were verified
+    judged    number of verified rejections
     accepted  id and verdict of each rejection that became a delivery
-    refused  number of rejections that are still rejected, by verdict
-    cut  number of rejections of which too little was stored
+    refused   number of remaining rejections, by verdict
+    cut       number of rejections of which too little was stored
     """
 
     judged: int = 0
@@ -63,13 +58,10 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """Verify all stored rejections once, oldest first, and store the genuine ones as deliveries.
+    """Verify all stored rejections, and store the genuine ones as deliveries.
 
-    only  name of the only source to verify; None for all
-    by  operator who asked for this
-    why  reason, for the audit trail
-
-    Raise ConfigurationError for an unknown source, and UsageError without permission.
+    Only the source `only` is verified, if given. Raise ConfigurationError for an unknown source,
+    and UsageError without permission.
     """
     if only is not None and only not in context.sources:
         raise ConfigurationError(
@@ -130,8 +122,10 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return what `reverify` would find now, without changing anything. The verdicts in `accepted`
-    are the verdicts with which the deliveries were rejected."""
+    """Return the result that `reverify` would have, without any change.
+
+    The verdicts in `accepted` are the former verdicts.
+    """
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -154,8 +148,10 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Return how many stored rejections would be accepted now. Only rejections from `since`,
-    inclusive, to `until`, exclusive, are counted."""
+    """Return the number of rejections that would be accepted now.
+
+    The range includes `since` and excludes `until`.
+    """
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -193,12 +189,6 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Verify a rejected request again, as of its arrival. Return its deliveries, or the refusal.
-
-    Return None if only a part of its body was stored.
-
-    spans  periods in which the clock was ahead
-    """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
         return verify.RefusedDelivery("source_unknown", "no source with this name is configured")
@@ -234,11 +224,6 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Return why a request would be rejected at `at`, or None.
-
-    If only its timestamp is invalid then, other times within `bounds` are tried by halving, because
-    only the verifier can read the timestamp.
-    """
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -1,9 +1,4 @@
-"""The state of each source, found from its last deliveries and rejections.
-
-    last deliveries, rejections by hour ──judge──▶ state ──if it rejects deliveries──▶ explanation
-
-The states depend only on what has arrived, not on the settings.
-"""
+"""State of each source, found from its last deliveries and rejections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,12 +35,10 @@ LOOKED_AT: Final = 200
 """Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Number of latest payment events by which the state of a source is judged. One event is not
-enough, because a single payment can lack an order by accident."""
+"""Number of latest payment events by which a source's state is judged."""
 
 EXPLAINED: Final = 3
-"""Number of latest rejections that are examined to explain why a source's deliveries are rejected.
-Several are examined, because some may come from strangers."""
+"""Number of latest rejections that are examined for an explanation."""
 
 
 class SourceStateDocument(TypedDict):
