@@ -137,8 +137,7 @@ class CaseRoutes:
         return Answer(found, _behind(found["checklist"]))
 
     async def list_attachments(self, reference: str) -> AttachmentListDocument:
-        """List the files that are attached to an order and to its breaks. The content of the files
-        is not served."""
+        """List the files attached to an order and its breaks, without their content."""
         return listing(await attachments_of(self._context, order=reference))
 
 

@@ -112,11 +112,8 @@ class FinanceRoutes:
         return {"lines": lines, "next": page.following}
 
     async def list_bank_lines(self, asked: BankLinesAsked) -> BankPageDocument:
-        """List the lines of bank files, newest first. Each line shows the payouts that are matched
-        with it.
-
-        Texts that name people are left out.
-        """
+        """List bank lines with their matched payouts, newest first. Texts that name people are left
+        out."""
         try:
             page = await bank_match.booked_page(self._context, **asdict(asked), kept=self._bank)
         except NotFoundError:
@@ -130,8 +127,7 @@ class FinanceRoutes:
         return {"lines": [each.document() for each in page.lines], "next": following}
 
     async def get_bank_line(self, line: str, asked: AsOfAsked) -> WholeBankLineDocument:
-        """Return one line of a bank file: everything that the bank stated, the matched payouts and
-        their exchange rate."""
+        """Return one bank line with its payouts and their exchange rate."""
         found = await bank_match.booked_line(
             self._context, line, as_of=asked.as_of, kept=self._bank
         )
@@ -164,8 +160,8 @@ class FinanceRoutes:
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
     async def get_run(self, run: str, asked: PageAsked) -> WholeRunDocument:
-        """Return one reconciliation, with its control totals and its breaks. The breaks are sorted
-        by id."""
+        """Return one reconciliation with its control totals and breaks. The breaks are sorted by
+        id."""
         number = request_body.path_number(run)
         found = await reconcile_period.ran(
             self._context, await break_acts.finished_run(self._context, number)
@@ -176,7 +172,7 @@ class FinanceRoutes:
         return {**reconcile_period.run_document(found), "breaks": listed, "next": following}
 
     async def get_rules(self) -> RulesDocument:
-        """Return the matching rules in force, with the person who saved them and the time."""
+        """Return the matching rules in force, with author and time."""
         return match_rules.rules_document(await match_rules.current_rules(self._context))
 
     async def list_breaks(self, asked: BreaksAsked) -> BreakPageDocument:
@@ -195,8 +191,7 @@ class FinanceRoutes:
         return {"breaks": [each.document(as_of=now) for each in found], "next": following}
 
     async def get_break(self, break_: str) -> WholeBreakDocument:
-        """Return one break: the difference, the next step, the nearest lines, and what people have
-        done so far."""
+        """Return one break: difference, next step, nearest lines, and people's actions so far."""
         found = await break_acts.one_break(self._context, break_)
         return found.whole_document(as_of=self._context.clock.now())
 
@@ -209,7 +204,7 @@ class FinanceRoutes:
         return {"late": [worklist.late_document(each) for each in found], "next": following}
 
     async def list_schedule(self, asked: PageAsked) -> ScheduleDocument:
-        """List the scheduled tasks. Each task has the time of its last run and of its next run."""
+        """List the scheduled tasks, each with its last run and its next run."""
         entries = {each.name: each for each in self._schedule}
         shown, following = _after(entries, asked, what="an entry of the schedule")
         listed = await scheduled.schedule_document(self._context, shown)

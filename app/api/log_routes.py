@@ -1,7 +1,4 @@
-"""The API of deliveries, notifications to the shop, held orders and the log's witnesses.
-
-Callers need a person's own token. Bodies and secret headers are never shown.
-"""
+"""The API of deliveries, notifications to the shop, held orders and the log's witnesses."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
@@ -62,9 +59,9 @@ class LogRoutes:
     async def list_deliveries(self, who: Holder, asked: DeliveriesAsked) -> ArrivalPageDocument:
         """List deliveries without their bodies, newest first.
 
-        Only the roles finance and support also see refused deliveries. With the filter `kind` or
-        `no_order`, a page may have fewer deliveries than `limit`, or be empty. This does not mean
-        that the list is at its end: continue until `next` is null.
+        Only the roles finance and support see refused deliveries. With the filter `kind` or
+        `no_order`, a page may be short or empty before the list ends: continue until `next` is
+        null.
         """
         refused = who.role in MAY_READ["refused_deliveries"]
         page = await delivery_log.list_deliveries(self._context, **asdict(asked), refused=refused)
@@ -72,10 +69,9 @@ class LogRoutes:
         return {"deliveries": found, "next": page.older}
 
     async def get_delivery(self, delivery: str, who: Holder) -> WholeArrivalDocument:
-        """Return one delivery with its headers. Secrets and customers' phone numbers in the headers
-        are masked.
+        """Return one delivery with its headers. Secrets and customers' phone numbers are masked.
 
-        If the delivery was refused, the audit trail records who opened it.
+        The audit trail records who opened a refused delivery.
         """
         entry = await delivery_log.show_delivery(self._context, delivery)
         if delivery_log.is_refused(entry):
@@ -102,8 +98,8 @@ class LogRoutes:
     async def redeliver(
         self, notification: str, who: Holder, body: BecauseDocument
     ) -> SentDocument:
-        """Send a notification to the shop again, with the same id. The shop then has three more
-        days to accept it."""
+        """Send a notification to the shop again, with the same id. The shop has three more days to
+        accept it."""
         number = path_number(notification)
         await notify_shop.redeliver(self._context, [number], by=who.name, why=body["reason"])
         (again,) = await notify_shop.list_notifications(
@@ -114,8 +110,7 @@ class LogRoutes:
     async def release_order(
         self, reference: str, who: Holder, asked: ReleaseAsked, body: BecauseDocument
     ) -> LedgerDocument:
-        """Release a held order. The order's outcome is then published, and the shop is notified, as
-        for any other order."""
+        """Release a held order: its outcome is published, and the shop is notified."""
         await release_hold(
             self._context,
             reference,

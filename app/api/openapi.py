@@ -88,11 +88,6 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return OpenAPI links, which say where a client can use an answer's id.
-
-    place  place of the id in the answer, as a JSON pointer
-    parameters  the parameter that takes the id, by operation
-    """
     return {
         operation: {
             "operationId": operation,
@@ -329,11 +324,7 @@ _TAGS: Final = {
 def api_document(
     *, page_max: int = PAGE_MAX, longpoll_max_s: int = LONGPOLL_MAX_S
 ) -> dict[str, Any]:
-    """Return the OpenAPI description of an instance that has these limits.
-
-    page_max  maximum items in a page
-    longpoll_max_s  maximum seconds for which long polling waits
-    """
+    """Return the OpenAPI description of an instance with these limits."""
     describing = _Describing({"limit": page_max, "wait": longpoll_max_s})
     paths: dict[str, Any] = {}
     for each in OPERATIONS:
@@ -371,7 +362,6 @@ def api_document(
 
 @lru_cache(maxsize=8)
 def written_document(*, page_max: int, longpoll_max_s: int) -> bytes:
-    """Return the OpenAPI description as UTF-8 JSON. One result is cached for each pair of
-    limits."""
+    """Return the OpenAPI description as UTF-8 JSON."""
     document = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
     return json.dumps(document, ensure_ascii=False).encode()

@@ -1,8 +1,4 @@
-"""The operations of the API: one list for its routes and its OpenAPI description.
-
-An operation names path, scope and endpoint. The endpoint's parameters declare the input, and its
-return type declares the answer.
-"""
+"""The operations of the API: one list for its routes and its OpenAPI description."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,12 +38,10 @@ Scope = TokenScope | Literal["operator"]
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Maximum number of seconds for which long polling waits, unless the instance sets its own
-limit."""
+"""Default for the maximum seconds of long polling."""
 
 AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
-"""Keywords of a text parameter that is used exactly as it was sent. Other texts are normalized to
-Unicode's NFC."""
+"""Keywords of a text parameter that is used as sent, without Unicode normalization."""
 
 After = Annotated[str, AS_SENT, "The value of `next` from the previous page."]
 Before = Annotated[
@@ -106,18 +100,12 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 class Operation:
     """One HTTP method of one path.
 
-    tag  tag in the API's description; by default the first word of the path
-    answers  descriptions of answers and problems, by HTTP status
-    retry_after  HTTP statuses of answers that state when to repeat the request
-    unknown  code and sentence of the problem 404 for NotFoundError; empty for the error's own
-             sentence
+    tag      tag in the API's description; by default the first word of the path
+    unknown  code and sentence of the problem 404; empty for the error's own sentence
     refused  status and code of the problem for UsageError
-    may  permission that the person needs, if any
-    body  type of the request body, if the endpoint reads the body itself
-    body_bytes  maximum bytes of a parsed body
-    media  media types of the answer, if not only JSON
-    waits  whether the endpoint itself waits for unread deliveries and reports their age
-    alone  whether the answer is a long list; long lists are made one at a time
+    body     type of the request body, if the endpoint reads the body itself
+    waits    whether the endpoint itself waits for unread deliveries
+    alone    whether only one such request is answered at a time
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -139,8 +127,7 @@ class Operation:
 
     @property
     def takes(self) -> Mapping[str, Any]:
-        """Return the types of the endpoint's parameters and of its answer. The keys are the
-        parameters' names and `return`."""
+        """Return the types of the endpoint's parameters and, under `return`, of the answer."""
         return _hints(self.endpoint)
 
     @property
@@ -164,14 +151,8 @@ def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParameter:
-    """One query parameter, declared by a field of a dataclass.
-
-    A final `_` of the field's name is dropped.
-
-    kind  type of the value, without None
-    default  MISSING if the parameter is required
-    as_sent  whether the text stays as sent, without Unicode normalization
-    """
+    """One query parameter, declared by a field of a dataclass. A final `_` of the field's name is
+    dropped."""
 
     name: str
     member: str
@@ -183,8 +164,7 @@ class QueryParameter:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words that the parameter accepts. The result is empty if any text is
-        accepted."""
+        """Return the words that the parameter accepts; empty if any text is accepted."""
         if self.kind is bool:
             return ("true", "false")
         if get_origin(self.kind) is Literal:
@@ -192,11 +172,8 @@ class QueryParameter:
         return tuple(self.keywords.get("enum", ()))
 
     def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
-        """Return the parameter's value in a request. Raise ApiProblem 422 if the parameter is
-        missing, or if its value is wrong.
-
-        most  this instance's own maximum values. The keys are parameter names
-        """
+        """Return the parameter's value in a request. Raise ApiProblem 422 for a missing or wrong
+        value."""
         text = request_body.word_parameter(request, self.name)
         if text is None:
             if self.default is MISSING:
@@ -252,28 +229,20 @@ class Gate(Protocol):
         ...
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the name of the calling program, or the calling person. Raise ApiProblem 401 or
-        403 for a token that is not allowed."""
+        """Return the calling program's name or the calling person. Raise ApiProblem 401 or 403 for
+        a forbidden token."""
         ...
 
     async def behind_s(self) -> int:
-        """Return the age in seconds of the oldest delivery that is stored but unread; 0 if all are
-        read."""
+        """Return the age in seconds of the oldest unread delivery; 0 if all are read."""
         ...
 
 
 class ApiRoute(Route):
-    """One path of the API, with an operation for each HTTP method.
-
-    While deliveries are unread, answers have the header `Tallyhook-Behind`.
-    """
+    """One path of the API, with an operation for each HTTP method."""
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
-        """Build the route of one path.
-
-        served  the path's operations, each with the object that has the endpoint as a method
-        alone  limiter that lets one request through at a time; used for operations with `alone`
-        """
+        """Build the route of one path. `served` has the owner of each endpoint."""
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {
             each.method: (each, owner) for each, owner in served.items()
@@ -333,7 +302,6 @@ class ApiRoute(Route):
 
 
 async def _answered(operation: Operation, owner: object, **values: Any) -> object:
-    """Call the endpoint, and turn its declared errors into ApiProblem."""
     try:
         return await operation.endpoint(owner, **values)
     except NotFoundError as error:
@@ -378,10 +346,7 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return one route for each path of the API.
-
-    served  the operations, each with the object of its endpoint
-    """
+    """Return one route for each path of the API."""
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():
         by_path.setdefault(operation.path, {})[operation] = owner

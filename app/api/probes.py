@@ -24,7 +24,6 @@ Reasons = Callable[[], list[str]]
 
 
 def _seconds(alarm: Alarm | None) -> int:
-    """Return the Unix time in seconds at which the alarm began; 0 if the alarm is off."""
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
@@ -43,14 +42,7 @@ def _moments(
 
 
 class Probes:
-    """The endpoints /livez, /readyz and /metrics.
-
-    reasons  returns the tasks of this process that are not working
-    read_elsewhere  returns whether other processes read the deliveries
-    certificate  monitor of the public URL's TLS certificate, if there is a URL
-    checkout_denied  returns why no payment can be started, or None
-    name  name by which `doctor` recognizes the service
-    """
+    """The endpoints /livez, /readyz and /metrics."""
 
     def __init__(
         self,
@@ -93,10 +85,10 @@ class Probes:
     async def readyz(self, request: Request) -> Response:
         """Answer 200 if deliveries can be stored and read, or 503 with the reasons if not.
 
-        sources  the state of each source
-        unsafe  settings that risk the loss of stored data
+        sources   the state of each source
+        unsafe    settings that risk the loss of stored data
         checkout  why no payment can be started
-        golive  the steps that a live instance still lacks
+        golive    the steps that a live instance still lacks
         findings  the number of orders that need a person
 
         Each active alarm adds a member with its name, such as `silence`.
@@ -152,8 +144,8 @@ class Probes:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the name of each source that has no signatures, as in `unsigned source 1`. The
-        name is part of the secret address of the source's webhooks."""
+        """Replace the names of sources without signatures. Such a name is part of a secret webhook
+        address."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

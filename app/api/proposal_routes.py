@@ -49,8 +49,7 @@ class ProposalRoutes:
         self._load = load
 
     async def list_proposals(self, who: Holder, asked: ProposalsAsked) -> ProposalPageDocument:
-        """List the proposals that wait for a second person, then the decided and expired proposals,
-        newest first."""
+        """List proposals, newest first. Proposals that wait for a second person come first."""
         proposals = await self._load()
         kinds = proposals.shown_to(who.role)
         waiting = [] if asked.before else await proposals.waiting(kinds=kinds)
@@ -94,8 +93,7 @@ class ProposalRoutes:
     async def reopen_period(
         self, period: str, who: Holder, body: BecauseDocument
     ) -> Accepted[ProposalDocument]:
-        """Propose to reopen the last closed month. The report and journal of the closing are
-        kept."""
+        """Propose to reopen the last closed month. The closing's report and journal are kept."""
         from app.finance.close_period import reopen_period
 
         proposals = await self._load()
@@ -103,7 +101,7 @@ class ProposalRoutes:
         return Accepted(proposals.document(made))
 
     async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
-        """Show the customers' phone numbers that your own approved proposal allows you to see.
+        """Show the phone numbers that your own approved proposal lets you see.
 
         The audit trail records each request for these numbers.
         """

@@ -1,7 +1,4 @@
-"""Public answers about the log: its keys, signed checkpoints, and proofs.
-
-Strangers need no token. The answers name no order. The routes are off by default.
-"""
+"""Public answers about the log: keys, signed checkpoints, and proofs. Callers need no token."""
 
 from typing import Any, Final
 
@@ -21,12 +18,10 @@ from app.evidence.witnesses import witnesses_of
 PLACE: Final = "/.well-known/tallyhook"
 
 AT_ONCE: Final = 2
-"""Maximum number of requests that read the log at a time. Computing a proof takes some
-milliseconds."""
+"""Maximum number of requests that read the log at a time."""
 
 MAX_DIGITS: Final = 18
-"""Maximum number of digits of a log size in an address. A number with 18 digits fits into 64
-bits."""
+"""Maximum digits of a log size in an address. Such a number fits into 64 bits."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 
@@ -99,9 +94,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Return a proof that a longer log contains all entries of a shorter log, unchanged. The
-        path gives the number of entries of both. The command `tallyhook log consistency` prints the
-        same proof."""
+        """Return a proof that a longer log contains a shorter log unchanged. The path gives both
+        sizes."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(

@@ -1,7 +1,4 @@
-"""API routes for results that take seconds to minutes to compute.
-
-Separate processes compute them, one at a time. Reports and journals equal the commands' output.
-"""
+"""API routes for results that take seconds to minutes to compute."""
 
 import hashlib
 import os
@@ -39,18 +36,16 @@ from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
-"""Maximum number of results that are computed at a time. Each needs a processor core and about 100
-MiB of memory."""
+"""Maximum number of results that are computed at a time."""
 
 KEPT: Final = 4
-"""Maximum number of finished results that are kept, in memory of about ten MiB each or in files."""
+"""Maximum number of finished results that are kept."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size in bytes of a journal in an answer. A journal of this size has about 100,000
-transactions."""
+"""Maximum bytes of a journal in an answer: about 100,000 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a request body with matching rules: twice the rules' limit, for JSON escapes."""
+"""Maximum bytes of a request body with matching rules. JSON escapes can double the rules' size."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
@@ -60,8 +55,7 @@ _DAY: Final = len("2026-10-01")
 
 
 MOST_S: Final = 1_800
-"""Time limit for computing one result, in seconds. Reports that take longer can be made with the
-command or by the schedule."""
+"""Time limit for computing one result, in seconds."""
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
@@ -122,8 +116,7 @@ class JournalAsked(PeriodAsked):
 class ReportDocument(TypedDict):
     """A period's report, as `report period --format json` prints it.
 
-    For a closed month, it is the report stored at the closing, byte for byte, in the format of that
-    release.
+    The report of a closed month is the stored report, byte for byte.
     """
 
 
@@ -155,9 +148,9 @@ class ReportRoutes:
     async def get_report(
         self, who: str, asked: ReportAsked
     ) -> ReportDocument | UnderWay | Response:
-        """Report what became of a period's orders and money, as known now or at an earlier time.
+        """Report on a period's orders and money, as known now or at an earlier time.
 
-        The report is computed on request. Equal requests within a minute get the same report.
+        Equal requests within a minute get the same report.
         """
         scope, subject = await self._period(asked, basis=asked.basis)
         job = await self._made(
@@ -172,8 +165,8 @@ class ReportRoutes:
     ) -> JournalDocument | UnderWay | Response:
         """Return a period's money as a journal of balanced double entries.
 
-        Payments, refunds and lost disputes have the provider's dates. Settlements have the
-        statement's dates. Write-offs have the day on which they were accepted.
+        Payments, refunds and lost disputes have the provider's dates, settlements the statement's.
+        Write-offs are dated on the day of their acceptance.
         """
         form = asked.format
         scope, subject = await self._period(asked, basis="captured")
@@ -194,8 +187,7 @@ class ReportRoutes:
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_FORMS[form].media)
 
     async def verify_periods(self, who: str) -> VerificationDocument | UnderWay:
-        """Verify that every closed month still follows from its evidence. The earliest month comes
-        first in the result."""
+        """Verify that every closed month still follows from its evidence, earliest month first."""
         return await self._verified(None, by=who)
 
     async def verify_period(self, who: str, period: str) -> VerificationDocument | UnderWay:
@@ -222,9 +214,9 @@ class ReportRoutes:
     async def preview_rules(
         self, who: str, body: RulesTriedDocument
     ) -> RulesPreviewDocument | UnderWay:
-        """Return the matches that other matching rules would add, lose and change.
+        """Return the matches that these rules would add, lose and change.
 
-        The rules in the request are not stored.
+        The rules are not stored.
         """
         toml = body["toml"]
         await must_have_read(self._context)
@@ -242,8 +234,6 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period, and a key that is equal for equal requests. The key contains
-        a time only if the request has `as_of`, so that a later equal request has the same key."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -265,8 +255,6 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return the job that computes this request's result, and start it if there is none. Raise
-        ApiProblem 503 if another job is running, and 409 if the job failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_JOB_KIND, subject)
         free = self._jobs.under_way(_JOB_KIND) < AT_ONCE
@@ -287,10 +275,8 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return the changes that these rules would cause, or all mistakes in the rules.
-
-    Call this in a child process, because malicious rules can take seconds.
-    """
+    """Return the changes that these rules would cause, or all mistakes in the rules. Call this
+    function in a child process: malicious rules can take seconds."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -313,14 +299,12 @@ async def _verification(context: AppContext, period: str | None) -> list[Verifie
 
 
 class _Written:
-    """Unnamed file that holds a job's result, freed with its last reader."""
-
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the file's bytes in parts. Several callers may read the file at the same time."""
+        """Yield the file's bytes in parts. Several callers can read the file at the same time."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part
@@ -332,7 +316,6 @@ _PART_BYTES: Final = 64 * 1024
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Parse a time, or a day such as 2026-10-01, as its start or, if `last`, its end."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

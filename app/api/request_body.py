@@ -46,8 +46,7 @@ GREATEST: Final = 2**63 - 1
 
 
 def order_reference(request: Request) -> str:
-    """Return the order's reference in the request's path. Raise ApiProblem 422 if the reference is
-    not valid."""
+    """Return the order's reference in the path. Raise ApiProblem 422 for an invalid reference."""
     reference = composed(request.path_params["reference"])
     if not is_reference(reference) or not _is_utf8(request.scope.get("raw_path")):
         raise ApiProblem(
@@ -57,8 +56,6 @@ def order_reference(request: Request) -> str:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether the path's bytes are UTF-8. The decoded path does not show this, because the
-    server replaces invalid bytes by U+FFFD."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -73,10 +70,7 @@ def bearer_token(request: Request) -> str:
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raise ApiProblem 422 for an unknown or repeated query parameter, or for a zero byte.
-
-    So a misspelled filter is not ignored.
-    """
+    """Raise ApiProblem 422 for an unknown or repeated query parameter, or for a zero byte."""
     for name, value in request.path_params.items():
         if name != "reference":
             _refuse_zero_byte(name, value)
@@ -104,16 +98,13 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return the value of a query parameter; None if it is absent or empty, as browsers send empty
-    fields."""
+    """Return the value of a query parameter; None if the value is missing or empty."""
     return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return the whole number in a query parameter. Raise ApiProblem 422 if it is out of bounds.
-
-    default  value if the parameter is absent, but at most `high`
-    """
+    """Return the whole number in a query parameter. Raise ApiProblem 422 for a number out of
+    bounds."""
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)
@@ -125,15 +116,14 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
 
 
 def path_number(text: str) -> int:
-    """Return the number in a part of a path. Raise NotFoundError if the text is not a number."""
+    """Return the number in a part of a path. Raise NotFoundError for any other text."""
     if not _NUMBER.fullmatch(text):
         raise NotFoundError(text)
     return int(text)
 
 
 def instant_of(name: str, text: str) -> Instant:
-    """Parse a query parameter that is an RFC 3339 time. Raise ApiProblem 422 if the text is no such
-    time."""
+    """Parse a query parameter as an RFC 3339 time. Raise ApiProblem 422 for any other text."""
     try:
         # An unescaped plus sign arrives as a blank, which before an offset can only mean a plus.
         return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
@@ -142,10 +132,8 @@ def instant_of(name: str, text: str) -> Instant:
 
 
 def chosen(request: Request, name: str, words: Sequence[Word]) -> Word | None:
-    """Return a query parameter that must be one of these words, or None without it.
-
-    Raise ApiProblem 422 for any other word.
-    """
+    """Return a query parameter's word; None without the parameter. Raise ApiProblem 422 for any
+    other word."""
     text = word_parameter(request, name)
     word = next((each for each in words if each == text), None)
     if text is not None and word is None:
@@ -164,7 +152,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse a request body strictly as a JSON object. Raise ApiProblem 400 if it is none."""
+    """Parse a request body strictly as a JSON object. Raise ApiProblem 400 for other bodies."""
     try:
         document = parse(body)
     except Unreadable as error:
@@ -175,8 +163,8 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse a request body as a document of this type. Raise one ApiProblem 422 that lists every
-    mistake."""
+    """Parse a request body as a document of this type. Raise one ApiProblem 422 for all
+    mistakes."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]
@@ -191,8 +179,6 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value does not fit the declared type, such as `is not a text`; None if the value
-    fits."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -216,7 +202,7 @@ _DENIABLE = ("canceled_at", "fulfilled_at")
 
 
 MAX_REFERENCES = 50
-"""Maximum number of payment references in one PUT request. An order usually has one or two."""
+"""Maximum number of payment references in one PUT request."""
 
 
 _REFERENCE_FORMS = (
@@ -230,8 +216,7 @@ MAX_TENDERS = 20
 """Maximum number of tenders of an order. Most orders have one or two."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Pattern of a tender's kind. The pattern allows a word such as gift_card, but not the number of a
-card."""
+"""Pattern of a tender's kind. A card number does not fit the pattern."""
 
 Amount = Annotated[
     str | float,
@@ -305,8 +290,7 @@ class ToldDocument(TypedDict):
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """Return the facts that a PUT request states about an order. Raise one ApiProblem 422 that
-    lists every mistake."""
+    """Return the facts that a PUT request states. Raise one ApiProblem 422 for all mistakes."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
@@ -339,7 +323,6 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the tenders that the body states, or None if it states none."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:

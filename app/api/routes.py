@@ -72,7 +72,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import to_json
 
 MAX_ORDER_BYTES = 64 * 1024
-"""Maximum bytes of a request body. A body that describes an order has a few hundred bytes."""
+"""Maximum bytes of a request body that describes an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +110,8 @@ class Api:
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the name of the calling program. For the scope `operator`, return the calling
-        person.
-
-        Raise ApiProblem 401 for an invalid token, and 403 for a missing scope.
-        """
+        """Return the calling program's name; for the scope `operator`, the calling person. Raise
+        ApiProblem 401 for an invalid token, and 403 for a missing scope."""
         token = request_body.bearer_token(request)
         with _refusing(scope):
             if scope == "operator":
@@ -122,8 +119,7 @@ class Api:
             return await admit(self._context, token, scope=scope)
 
     async def behind_s(self) -> int:
-        """Return the age in seconds of the oldest delivery that is stored but unread; 0 if all are
-        read."""
+        """Return the age in seconds of the oldest unread delivery; 0 if all are read."""
         return await behind_s(self._context, patience="none")
 
     async def get_order(
@@ -150,8 +146,7 @@ class Api:
     async def tell_order(
         self, request: Request, who: str, reference: str
     ) -> Answer[LedgerDocument]:
-        """Store what the shop knows about an order. Facts are only added; earlier facts are never
-        replaced."""
+        """Store what the shop knows about an order. Earlier facts are never replaced."""
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )
@@ -213,7 +208,6 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with a weak ETag, or status 304 if the client already has it."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -334,10 +328,8 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """Return the checkout request in a body, and whether it asks for a new payment.
-
-    Raise ApiProblem 422 for unknown names.
-    """
+    """Return the checkout request in a body, and whether the shop wants a new payment. Raise
+    ApiProblem 422 for unknown names."""
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():

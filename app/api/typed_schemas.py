@@ -34,10 +34,7 @@ class Schemas:
         self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
-        """Return the schema of a type. For a TypedDict, return a reference to its named schema.
-
-        closed  whether objects may have no members except the declared ones, as in requests
-        """
+        """Return the schema of a type. A closed schema forbids undeclared members."""
         origin, args = get_origin(kind), get_args(kind)
         if is_typeddict(kind):
             return self._reference(kind, closed=closed)
@@ -85,13 +82,11 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member of a TypedDict is declared as NotRequired."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that accepts the values of any of these schemas."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:
@@ -101,8 +96,7 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return an example value that the schema allows. Raise KeyError if a part of the schema has no
-    example."""
+    """Return an example value that the schema allows. Raise KeyError if a part has no example."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

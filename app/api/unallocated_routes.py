@@ -61,8 +61,7 @@ class UnallocatedRoutes:
         self._proposals = proposals
 
     async def list_unallocated(self, asked: PaymentsAsked) -> unallocated.UnallocatedPageDocument:
-        """List verified payments that belong to no order. The payment whose first delivery arrived
-        earliest comes first."""
+        """List verified payments that belong to no order, earliest arrival first."""
         request = unallocated.UnallocatedRequest(
             source=asked.source,
             after=asked.after,
@@ -75,8 +74,8 @@ class UnallocatedRoutes:
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
     async def assign_payment(self, payment: str, who: Holder, body: AssigningDocument) -> Placed:
-        """Assign an unallocated payment to an order. If this needs a second person, only a proposal
-        is made."""
+        """Assign an unallocated payment to an order, or propose this if a second person is
+        needed."""
         return await self._place(
             Placing(
                 kind="assign",
@@ -89,8 +88,8 @@ class UnallocatedRoutes:
         )
 
     async def dismiss_payment(self, payment: str, who: Holder, body: DismissingDocument) -> Placed:
-        """Propose to dismiss an unallocated payment, which means that the payment belongs to no
-        order. A second person must approve this."""
+        """Propose to dismiss a payment that belongs to no order. A second person must approve
+        this."""
         return await self._place(
             Placing(
                 kind="dismiss",

@@ -88,7 +88,7 @@ def _print_list(
 
 @breaks_group.command("show")
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show one break: the difference, the next step, the nearest lines, and the break's history."""
+    """Show one break: difference, next step, nearest lines and history."""
     from app.finance.break_acts import SeenBreak, one_break
 
     async def work(context: AppContext) -> tuple[SeenBreak, Instant, tzinfo]:
@@ -181,11 +181,10 @@ def comment(
 )
 @printing.sharing(_choice)
 def accept(reason: Reason, **choice: Any) -> None:
-    """Write off one break or several breaks. If a break needs a second person, the command makes a
-    proposal instead.
+    """Write off breaks, or propose this if a break needs a second person.
 
-    The break opens again as soon as its money changes. With --where, breaks that need a second
-    person are skipped.
+    A break opens again as soon as its money changes. With --where, breaks that need a second person
+    are skipped.
     """
     _act("accepted", reason=reason, one=f"Accepted {choice['name']}.", each="is accepted", **choice)
 
@@ -208,11 +207,10 @@ def match(
     ] = 60,
     **choice: Any,
 ) -> None:
-    """Match a break with unmatched lines by hand. The break is closed at once, and so are the
-    breaks of these lines.
+    """Match a break with unmatched lines by hand. The breaks of all these lines are closed at once.
 
-    If the sums differ, the next run reports the difference. With --where, each break is matched
-    with the best suggestion for it that has at least --score points.
+    If the sums differ, the next run reports the difference. With --where, each break gets its best
+    suggestion of at least --score points.
     """
     if line and choice["where"] is not None and choice["name"] is None:
         raise UsageError(
@@ -239,11 +237,6 @@ def _act(
     lines: Sequence[str] = (),
     least: int = 0,
 ) -> None:
-    """Change one break, or the breaks that --where selects, and print the result.
-
-    one  sentence for one break
-    each  verb phrase for several breaks, such as `is accepted`
-    """
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
     if (name is None) == (where is None):
@@ -383,7 +376,7 @@ def settle_late_money(
 ) -> None:
     """Decide what to do with late money. A refund stays on the list until the provider reports it.
 
-    If the amount exceeds the limit for one person, accepting it only creates a proposal.
+    An accepted amount above one person's limit only becomes a proposal.
     """
     from app.finance.break_acts import SeenBreak
     from app.finance.worklist import settle_late

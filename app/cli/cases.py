@@ -44,8 +44,8 @@ def attach(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Attach a file to an order. The file becomes an exhibit of the letter about the order's
-    dispute. The file is erased with the order's data."""
+    """Attach a file to an order, as an exhibit of the letter about its dispute. The file is erased
+    with the order's data."""
     _attach("order", order, file, kind, (note, carrier, tracking), by, form)
 
 
@@ -59,8 +59,7 @@ def attach_to_break(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Attach a file to a break, such as the provider's answer. The file also belongs to the break's
-    order."""
+    """Attach a file to a break and to the break's order, such as the provider's answer."""
     _attach("break", name, file, kind, (note, "", ""), by, form)
 
 
@@ -265,8 +264,7 @@ def checklist(
     respond_by: RespondBy = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """List the evidence that a bank expects in the answer to a dispute, and show which evidence is
-    missing."""
+    """List the evidence that a bank expects about a dispute, and show what is missing."""
     from app.evidence.dispute_case import dispute_case
 
     asked = _asked(order, as_of, family, respond_by, None)

@@ -1,9 +1,5 @@
-"""The command `tallyhook connect`, which writes the settings of a new source.
-
-    options, prompts ─▶ checked settings ─▶ settings file ─▶ instructions ─▶ first delivery
-
-Secrets come from a prompt, a file or standard input, because others can see command lines.
-"""
+"""The command `tallyhook connect`, which writes the settings of a new source. Secrets are no
+options, because others can see command lines."""
 
 from __future__ import annotations
 
@@ -136,12 +132,12 @@ def connect(
 ) -> None:
     """Connect a provider: write the source's settings, and print what to register at the provider.
 
-    Settings that are already in the file are kept. If a setting in the file has a different value,
-    the command writes nothing and reports the difference.
+    Existing settings are kept. If an existing setting has a different value, the command only
+    reports the difference.
 
-    With --wait, the command waits for the first delivery to a running `serve`. If the delivery is
-    refused or names no order, the command says what to change. In these cases, and if no delivery
-    arrives, the exit code is 1.
+    With --wait, the command waits for the first delivery to a running `serve`, and says what to
+    change if that delivery is refused or names no order. The exit code is then 1, as it is if no
+    delivery arrives.
     """
     from app.config.config_file import plan_settings, write_plan
     from app.providers.profile import load_profile
@@ -212,11 +208,6 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting `SHARED`: whether another shop uses the same provider account.
-
-    Return {} without an answer. Raise UsageError if no setting distinguishes this shop's payments
-    in a shared account.
-    """
     from app.context.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -336,10 +327,6 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return the name and value of the setting that stores the secrets in `text`.
-
-    The text is a JSON object of keys, or has one secret or PEM key after the other, newest first.
-    """
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -378,8 +365,6 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """Return the content of a file, or of standard input for `-`. Error messages never contain the
-    content."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
@@ -561,7 +546,7 @@ def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
 
 @profiles_group.command("show")
 def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.table) -> None:
-    """Show a profile with its defaults, and with the provider's pages on which it is based."""
+    """Show a profile with its defaults and the provider's pages on which it is based."""
     from app.providers.connecting import setup_facts
     from app.providers.profile import load_profile, profile_rows, show_profile
 
@@ -580,8 +565,7 @@ def check_profile_file(
     file: Annotated[str, typer.Argument(help="The profile's file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Report every mistake in a profile file, with its line. The exit code is 1 if the file has a
-    mistake."""
+    """Report every mistake in a profile file, with its line. The exit code is 1 for a mistake."""
     from app.providers.profile import check_profile
 
     problems = check_profile(file)
@@ -612,8 +596,8 @@ def check_signatures(
         str | None, typer.Option(help="Name or path of the profile for lines that name no profile.")
     ] = None,
 ) -> None:
-    """Verify the signatures of requests. Each input line is a request as a JSON object. Each output
-    line is a verdict.
+    """Verify the signatures of requests. Each input line is a request as a JSON object, and each
+    output line is a verdict.
 
     The exit code is 0 whatever the verdicts are.
     """

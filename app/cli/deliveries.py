@@ -52,8 +52,7 @@ def list_deliveries(
     ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List deliveries, newest first. Each row shows the delivery's verdict, and the kind, order,
-    claim and money of its event."""
+    """List deliveries, newest first, each with its verdict and its event."""
     from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery, order_cell
 
     if verdict is not None and verdict not in VERDICTS:
@@ -85,8 +84,8 @@ def list_poisoned(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List accepted deliveries that `serve` could not read in three tries. The deliveries are kept,
-    and their orders are held."""
+    """List accepted deliveries that `serve` failed to read three times. They are kept, and their
+    orders are held."""
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
@@ -120,8 +119,8 @@ def judge_delivery(
 ) -> None:
     """State that you know the content of an unreadable delivery, so that its orders are released.
 
-    First look at the cause with `deliveries show`, and at the provider's dashboard. If the delivery
-    is about money, correct the profile and run `reindex` instead.
+    First look at `deliveries show` and the provider's dashboard. If the delivery is about money,
+    correct the profile and run `reindex` instead.
     """
     from app.orders.set_aside import judge_unread
 
@@ -136,8 +135,7 @@ def show_delivery(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one delivery: its verdict with the reason, its order, its headers, and the masked phone
-    number.
+    """Show one delivery: verdict, reason, order, headers and masked phone number.
 
     The body is never shown.
     """
@@ -212,11 +210,9 @@ def replay_delivery(
     yes: YesOption = False,
     by: operators.ByOption = None,
 ) -> None:
-    """Send a delivery's request again with its stored body and headers. The exit code is 1 if the
-    receiver refuses it.
+    """Send a delivery's stored request again. The exit code is 1 if the receiver refuses it.
 
-    The signature is as old as the delivery, so a receiver that checks the age may refuse it. The
-    audit trail records who sent it.
+    A receiver may refuse the old signature. The audit trail records the sender.
     """
     from app.core.recorded import send_on
     from app.receiving.kept_request import kept_request
@@ -241,11 +237,10 @@ def reverify_deliveries(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Judge refused deliveries again, as of the time of their arrival. Use this after correcting a
-    setting.
+    """Judge refused deliveries again, as of their arrival, after you corrected a setting.
 
-    Deliveries that now prove genuine are stored as if they had been accepted on arrival. `serve`
-    folds their orders, which means that it computes the ledgers again. Run `refold` to do this now.
+    Genuine deliveries are stored as if they had been accepted on arrival. `serve` then computes the
+    ledgers of their orders again; `refold` does so at once.
     """
     from app.config.load import load_settings
     from app.context.configured import compile_sources

@@ -1,8 +1,5 @@
-"""The command `tallyhook demo`: the whole system on one machine.
-
-A service, a console and a simulated provider run as processes. This process acts as the shop, and
-compares each ledger with what really happened. All communication is real HTTP.
-"""
+"""The command `tallyhook demo`: the whole system on one machine, with a simulated provider and
+shop."""
 
 import asyncio
 import json
@@ -64,8 +61,7 @@ ANSWER_S: Final = 30.0
 """Maximum seconds to wait for one HTTP answer. The machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""HTTP statuses after which a call is repeated. The header Retry-After says when to repeat the
-call."""
+"""HTTP statuses after which a call is repeated, as Retry-After says."""
 
 LOOK_S: Final = 0.1
 
@@ -99,8 +95,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger has the right outcome and the right amounts. The amounts of an
-        unresolved order are not compared."""
+        """Return whether the ledger has the right outcome and amounts. An unresolved order's
+        amounts are not compared."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -128,11 +124,7 @@ def order_of(scenario: Scenario) -> str:
 
 
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
-    """Call `ready` until it returns true. Raise UnreachableError after PATIENCE_S seconds.
-
-    what  the condition in words, for the error
-    watch  called before each try; an error ends the wait
-    """
+    """Call `ready` until the result is true. Raise UnreachableError after PATIENCE_S seconds."""
     ends = monotonic() + PATIENCE_S
     while True:
         watch()
@@ -153,10 +145,8 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Send a request, again after a failed connection or a status in `again`.
-
-    Raise UnreachableError after PATIENCE_S seconds, or at once for any other error.
-    """
+    """Send a request, and repeat after failed connections and statuses in `again`. Raise
+    UnreachableError after PATIENCE_S seconds, or at once for other errors."""
     ends = monotonic() + PATIENCE_S
     while True:
         try:
@@ -176,8 +166,7 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register all orders and open all sessions. Return the time at which the last session
-    expires."""
+    """Register all orders and open all sessions. Return the last session's expiry time."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
@@ -241,8 +230,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Return whether the outcome last published for each order equals the outcome in the order's
-    ledger."""
+    """Check that every order's published outcome equals the outcome in its ledger."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
@@ -250,8 +238,7 @@ async def published_as_folded(
 
 
 async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
-    """Return how many deliveries have each verdict, from the service's metrics. The keys are
-    verdicts."""
+    """Return the number of deliveries with each verdict, from the service's metrics."""
     text = (await call(http, "GET", f"{party.service}/metrics")).text
     counts = {}
     for line in text.splitlines():
@@ -270,8 +257,7 @@ STOP_S = 15.0
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Return a socket that listens on the loopback address, at the wanted port or else at any free
-    port."""
+    """Return a socket that listens on the loopback address, at the wanted port or any free port."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -369,14 +355,11 @@ class Child:
 PATH: Final = "/payments/outcomes"
 
 SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
-"""Secret with which the demo signs the notifications to the shop. Do not use it elsewhere."""
+"""Secret with which the demo signs notifications. Do not use this secret elsewhere."""
 
 
 class ShopSeen:
-    """Endpoint of the demo's shop, which stores the notifications that it receives.
-
-    refused  number of notifications with a wrong signature
-    """
+    """Endpoint of the demo's shop, which stores the notifications that it receives."""
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -432,7 +415,7 @@ async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[No
 FOLDER: Final = Path("var/demo")
 
 UNIT_S: Final = 0.25
-"""Duration in seconds of one time unit in a scenario. A session expires after 20 units."""
+"""Duration in seconds of one time unit in a scenario."""
 
 HOST: Final = "127.0.0.1"
 
@@ -459,7 +442,7 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """Handler of Ctrl-C and SIGTERM that cancels the demo's task and stores the signal."""
+    """Handler of Ctrl-C and SIGTERM that cancels the demo."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -474,8 +457,7 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code. If a signal stopped the work, return the exit code
-        for this signal."""
+        """Run the work and return its exit code, or a signal's exit code after a signal."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):

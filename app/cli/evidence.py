@@ -177,10 +177,9 @@ def scenario(
     by: operators.ByOption = None,
 ) -> None:
     """Write an order's evidence as a scenario for bug reports. `tallyhook sandbox --play` can play
-    the scenario.
+    it.
 
-    The scenario contains no secrets, phone numbers or names. It contains the amounts, dates and
-    references.
+    The scenario has amounts, dates and references, but no secrets, phone numbers or names.
     """
     from app.evidence.tell_scenario import tell_scenario
     from app.finance.read_lines import lines_naming
@@ -275,11 +274,11 @@ def rename(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Give the log a new name, which is called its origin, and continue the log under this name.
-    Use this after a restore, if others have checkpoints that the restored log does not contain.
+    """Continue the log under a new name, its origin. Use this after a restore, if others have
+    checkpoints that the restored log does not contain.
 
-    Stop all services first. Signed checkpoints stay valid under the origin that they name. Notify
-    witnesses and partners of the new origin.
+    Stop all services first. Signed checkpoints stay valid under their old origin. Notify witnesses
+    and partners.
     """
     from app.evidence.seal import rename_log
 
@@ -310,8 +309,8 @@ def seal() -> None:
 
 @log_group.command("checkpoint")
 def checkpoint() -> None:
-    """Print the newest signed checkpoint of the log. Store the checkpoint on another machine, so
-    that it can later show whether entries were removed."""
+    """Print the log's newest signed checkpoint. Store it on another machine, to detect removed
+    entries later."""
     from app.evidence.prove_sealed import newest_checkpoint
 
     found = running.reading(newest_checkpoint)
@@ -331,7 +330,7 @@ def prove(
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
-    """Print a proof, as JSON, that an entry is in the log of the newest checkpoint."""
+    """Print a proof, as JSON, that the newest checkpoint's log contains an entry."""
     from app.evidence.prove_sealed import prove_sealed
 
     printing.document(running.reading(prove_sealed, subject), form)
@@ -353,8 +352,7 @@ def consistency(
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
-    """Print a proof, as JSON, that the later of two checkpoints contains all entries of the earlier
-    checkpoint."""
+    """Print a proof, as JSON, that the later checkpoint contains all entries of the earlier one."""
     from app.evidence.prove_sealed import prove_growth
 
     printing.document(
@@ -409,8 +407,7 @@ def check_log(
 ) -> None:
     """Recompute the whole log from the stored rows, and check its signatures.
 
-    The exit code is 1 if anything does not match. The output names the first entry that does not
-    match.
+    The exit code is 1 if an entry does not match. The output names the first such entry.
     """
     from app.evidence.keys import own_key
     from app.evidence.verify_log import VerifiedLog, verify_log

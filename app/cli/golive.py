@@ -89,8 +89,8 @@ def rehearse(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Play the scenarios with the configured provider while the service runs, and compare the
-    outcomes. The exit code is 1 if an outcome differs."""
+    """Play the scenarios with the configured provider while the service runs. The exit code is 1 if
+    an outcome differs."""
     from app.golive.rehearse import play
 
     printing.note("Playing the scenarios. Each may take until its deadline")
@@ -125,9 +125,8 @@ def golive(
 ) -> None:
     """Show the go-live checklist: what a program can check, and what people must sign.
 
-    The command checks keys, the public endpoint and the environment. It adds the results of
-    rehearsals and the signed statements, and prints the list. The exit code is 1 until the list is
-    complete.
+    The list covers keys, the public endpoint, the environment, rehearsals and signed statements.
+    The exit code is 1 until the list is complete.
     """
     if invocation.invoked_subcommand is not None:
         return
@@ -162,8 +161,7 @@ def sign(
         str, typer.Option("--note", help="What the person states, and where the proof is kept.")
     ],
 ) -> None:
-    """Sign a statement for an item of the checklist that no program can check. Signed statements
-    are never changed."""
+    """Sign a checklist item that no program can check. Signed statements are never changed."""
     from app.golive import golive
 
     async def signing(context: AppContext) -> str | None:

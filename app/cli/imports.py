@@ -35,7 +35,7 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Maximum number of ignored columns that a message names. The JSON output lists all of them."""
+"""Maximum number of ignored columns that a message names."""
 
 CHANGES_SHOWN = 20
 """Maximum number of changed rows that a table shows."""
@@ -46,7 +46,7 @@ Use = Callable[["AppContext", Any], Awaitable["Imported"]]
 
 
 def run_import(use: Use, form: printing.Format) -> None:
-    """Run an import and print the result. Exit with 1 if the file or some rows were rejected."""
+    """Run an import and print the result. Exit with 1 if rows were rejected."""
 
     done = _import_one(use)
     if form is printing.Format.table:
@@ -239,8 +239,7 @@ def _options(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Declare the options that the import commands share. Each option sets the field of
-    `ImportRequest` with the same name."""
+    """Declare the options of the import commands. The options are fields of `ImportRequest`."""
 
 
 def request_of(
