@@ -52,11 +52,11 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since  first rejection (`refusing`), first examined delivery (`not_placed`, `not_ours`) or last
-           accepted delivery (`quiet`); else None
-    last  arrival of the last delivery that could be read, if any
-    do  instruction for people, if something must be done
-    explanation  finding of the signature doctor, if it was asked
+    since        beginning of the state, or last accepted delivery (`quiet`); None for the remaining
+                 states
+    last         arrival of the last readable delivery, if any
+    do           instruction for people, if something must be done
+    explanation  result of the signature check, if made
     """
 
     source: str
@@ -123,11 +123,11 @@ def judged(
 ) -> SourceState:
     """Return the state of one source.
 
-    came  counts of the source's deliveries and rejections
-    latest  latest deliveries of the source, newest first
-    behind  age in seconds of the oldest unread delivery of any source; 0 without one
+    came      counts of the source's deliveries and rejections
+    latest    latest deliveries of the source, newest first
+    behind    age in seconds of the oldest unread delivery of any source; 0 without one
     not_kept  number of the last day's requests above the limit of an unsigned source
-    gaps  accepted gaps that overlap the last day
+    gaps      accepted gaps that overlap the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
     if behind:
@@ -229,11 +229,7 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the state of every configured source, with an explanation for rejected deliveries.
-
-    It is the first known mistake that the signature doctor finds in a recent one, or says what to
-    check.
-    """
+    """Return every source's state, with an explanation for rejected deliveries."""
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}
     for number, each in enumerate(found):

@@ -1,7 +1,4 @@
-"""Times of the last deliveries of each source, and counts of rejections for each hour.
-
-The counts are complete, although a flood can push out stored rejections.
-"""
+"""Times of each source's last deliveries, and counts of rejections for each hour."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +13,11 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
-"""Number of hours for which the counts of rejections are kept. Each hour has at most nine rows for
-a source."""
+"""Number of hours for which the counts of rejections are kept."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Beginning of the name of a counter with the arrival of a source's last readable delivery.
-
-The source follows. The counter `last accepted …` has the arrival of the last accepted delivery.
-"""
+"""Prefix of the counter with a source's last readable arrival."""
 
 
 class Accepted(NamedTuple):
@@ -37,11 +30,11 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArrivals:
-    """Deliveries that have arrived from one source, summed up.
+    """Deliveries and rejections of one source, summed up.
 
-    last_accepted_at  time at which a delivery was last accepted, if any
-    last_read_at  time at which a readable delivery last arrived, if any
-    refusing_since  first rejection after the last accepted delivery, if any
+    last_accepted_at    arrival of the last accepted delivery, if any
+    last_read_at        arrival of the last readable delivery, if any
+    refusing_since      first rejection after the last accepted delivery, if any
     refused_since_then  number of rejections after the last accepted delivery
     refused_by_verdict  number of these rejections, by verdict
     """
@@ -56,9 +49,9 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Store when each source's deliveries were last accepted and read, and count rejections.
+    """Store the times of the sources' last deliveries, and count rejections.
 
-    The caller must hold the lock LINKING, so that no other transaction writes these counters.
+    The caller must hold the lock LINKING.
     """
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
@@ -123,11 +116,7 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set stored times that are in the future to `now`. This affects the times of the sources' last
-    deliveries, and one additional counter.
-
-    also  name of the additional counter
-    """
+    """Set future times of the last deliveries, and of the counter `also`, to `now`."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -137,8 +126,7 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return what has arrived from each source. The keys are the sources' names. Bodies that are
-    too large for an unsigned source are not counted, because anyone can send them."""
+    """Return each source's arrivals, by name. Too large unsigned bodies are not counted."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -170,8 +158,7 @@ _REFUSED: Final = (
 
 
 def last_read(connection: PlainConnection, source: str, *, until: Instant) -> Instant | None:
-    """Return when the last readable delivery of a source up to `until` arrived, or None. Answers to
-    questions that this service has asked are ignored."""
+    """Return the arrival of a source's last readable delivery up to `until`."""
     rows = connection.ask(_LAST_READ, (source, until, _ANSWERS))
     return Instant(rows[0][0]) if rows else None
 
@@ -186,16 +173,14 @@ _LAST_READ: Final = (
 def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many deliveries of these sources were rejected in the hours from `since` to
-    `until`."""
+    """Return the number of rejections in the hours from `since` to `until`."""
     return _counted(connection, _REFUSED_IN, sources, since, until)
 
 
 def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many unsigned requests exceeded the limit and were not stored, in the hours from
-    `since` to `until`."""
+    """Return the number of unsigned requests above the limit in these hours."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 
@@ -216,8 +201,8 @@ class LastEvent(NamedTuple):
     """One of a source's latest deliveries.
 
     of_payment  whether the event is about a payment and needs no confirmation
-    placed  whether the event is in an order's ledger
-    others  whether the event belongs to another shop, or lacks a required account
+    placed      whether the event is in an order's ledger
+    others      whether the event belongs to another shop, or lacks a required account
     """
 
     received_at: Instant
@@ -230,8 +215,7 @@ class LastEvent(NamedTuple):
 def last_events(
     connection: PlainConnection, sources: Collection[str], *, looked_at: int
 ) -> dict[str, list[LastEvent]]:
-    """Return the latest deliveries of each source, newest first, at most `looked_at`. The keys are
-    the sources' names."""
+    """Return the latest deliveries of each source, newest first, by source."""
     return {
         source: [
             LastEvent(Instant(row[0]), bool(row[1]), bool(row[2]), bool(row[3]), bool(row[4]))

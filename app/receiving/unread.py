@@ -1,8 +1,4 @@
-"""Alarm about accepted deliveries that could not be read.
-
-These deliveries were stored and answered with 200, but no ledger includes them until a person
-corrects the profile. Other modules count them.
-"""
+"""Alarm about accepted deliveries that could not be read. No ledger includes such deliveries."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,22 +8,16 @@ from app.core.text import counted
 from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
-"""Maximum age of unreadable deliveries that are counted. Somebody looks at alarms at least once a
-week. Older deliveries, such as a test from a dashboard, may never become readable."""
+"""Maximum age of counted unreadable deliveries."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
 
 ENOUGH: Final = 1000
-"""Number at which the counting of unreadable deliveries stops. There can be very many, because an
-error in a profile can make all deliveries unreadable."""
+"""Number at which the counting of unreadable deliveries stops."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:
-    """Return the alarm about unreadable deliveries; None if there are none.
-
-    sources  number of unreadable deliveries in the last days, counted up to a limit. The keys are
-             sources
-    """
+    """Return the alarm about unreadable deliveries, from their numbers by source."""
     count = sum(sources.values())
     if not count:
         return None

@@ -1,9 +1,4 @@
-"""Messages from a provider that could not be read, with the values by which they are found.
-
-A row stays until the message was read or a person has judged it. A message can be about an order if
-it contains a reference of the order, its payment, session, refund or capture. Without readable
-values, it can be about any order without a capture.
-"""
+"""Unreadable messages from a provider, with the values that name orders or payments."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -36,8 +31,7 @@ def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) 
 
 
 def forget_unread(connection: PlainConnection, deliveries: Collection[str]) -> set[str]:
-    """Delete the stored values of these messages. Return the orders that the messages may be
-    about."""
+    """Delete the stored values of these messages. Return the orders concerned."""
     if not deliveries or not any_unread(connection):
         return set()
     rows = select_rows(connection, sql=_OF_DELIVERIES, values=deliveries)
@@ -58,8 +52,7 @@ EMPTIED: Final = (
     "AND NOT EXISTS (SELECT 1 FROM links WHERE links.reference = unread_values.value "
     "AND links.source = unread_values.source)"
 )
-"""SQL statement that deletes the values of messages whose bytes are deleted. Values that name a
-known order stay, because answers about the order are still withheld."""
+"""SQL statement that deletes emptied messages' values. Values that name a known order stay."""
 
 
 def any_unread(connection: PlainConnection) -> bool:
@@ -67,14 +60,12 @@ def any_unread(connection: PlainConnection) -> bool:
 
 
 def is_unread(connection: PlainConnection, delivery: str) -> bool:
-    """Return whether values are stored for this delivery, which means that it is an unreadable
-    message."""
+    """Return whether this delivery is a stored unreadable message."""
     return bool(select_rows(connection, sql=_OF_DELIVERIES, values=[delivery]))
 
 
 def orders_named(connection: PlainConnection, messages: Sequence[UnreadMessage]) -> set[str]:
-    """Return the known orders that these messages name, either directly or through the orders'
-    payments."""
+    """Return the known orders that these messages name, even through a payment."""
     names = {
         name
         for each in messages
@@ -111,8 +102,7 @@ _WITH: Final = (
 
 
 def problems_of(connection: PlainConnection, deliveries: Collection[str]) -> Mapping[str, str]:
-    """Return, for each of these deliveries, a sentence that says why it could not be read. The keys
-    are delivery ids."""
+    """Return the reason why each delivery could not be read, by delivery id."""
     rows = select_rows(connection, sql=_PROBLEMS, values=deliveries) if deliveries else []
     return {row[0]: row[1] or "" for row in rows}
 

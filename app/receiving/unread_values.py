@@ -1,7 +1,4 @@
-"""The values in an unreadable message that can be references of orders or payments.
-
-The profile is not used, because it can be wrong, and the body need not be JSON.
-"""
+"""Values in an unreadable message that can be references of orders or payments."""
 
 import hashlib
 import json
@@ -16,12 +13,10 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Minimum number of characters of a value that may be a reference. Most messages contain shorter
-values, such as `KES`, which are no references."""
+"""Minimum number of characters of a possible reference."""
 
 MOST_VALUES: Final = 2_000
-"""Maximum number of values that are stored for a message, which take about 200 kB. A message with
-more values counts as a message whose values cannot be read."""
+"""Maximum number of values that are stored for a message."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL
@@ -34,12 +29,10 @@ _DEEPEST: Final = 3
 def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
-    """Return the values of an unreadable request that can name an order or a payment.
+    """Return the values of an unreadable request that can name an order or payment.
 
-    None are returned for a test of `golive`, or if anyone can send requests to the source.
-
-    source  configured source of the request; None if it is no longer configured
-    item  bytes of one event, if the body has several
+    source  configured source of the request; None if removed
+    item    bytes of one event, if the body has several
     """
     if incoming.body.startswith(TRIAL) or (source is not None and not source.vouches):
         return frozenset()

@@ -1,9 +1,5 @@
-"""Limits of the receiver on requests that nobody signs.
-
-A callback that names a known session or payment has an allowance of its own, so that a flood does
-not crowd it out. Further requests are answered with 429 and counted. While a refused request can be
-about an order, no answer may say that no payment came.
-"""
+"""Limits of the receiver on requests that nobody signs. Requests with a known reference have a
+separate allowance."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -21,49 +17,36 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Maximum bytes of requests without a known reference that are stored in a minute. The number is
-enough for 1,200 callbacks of 1.7 kB. A provider can be asked about this number in a minute."""
+"""Maximum bytes per minute of stored requests without a known reference."""
 
 PER_REFERENCE: Final = 10
-"""Maximum number of requests with the same known reference in a minute. A provider sends two, but a
-customer can send any number."""
+"""Maximum number of requests with one known reference in a minute."""
 
 MAX_REFERENCES: Final = 100_000
-"""Maximum number of references that are remembered, which take about 20 MiB. The references that
-records named last are remembered."""
+"""Maximum number of remembered references, which take about 20 MiB."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Maximum number of values of a request that are compared with the known references. Further values
-are ignored. A callback has only dozens."""
+"""Maximum number of a request's values that are compared with known references."""
 
 MAX_UNASKED: Final = 100_000
-"""Maximum number of a source's events about which the provider was never asked.
-
-Asking takes 83 minutes, and the events about 100 MB. Beyond it, only requests with a known session
-or payment are stored.
-"""
+"""Maximum number of a source's events about which the provider was never asked."""
 
 EVERY_S: Final = 1.0
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Maximum age of the references that are loaded at a start. The value is the longest time for which
-Tallyhook asks a provider about an event."""
+"""Maximum age of the references that are loaded at a start."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Time by which each search for references begins before the end of the previous search. Records
-are not committed in the order of their ids, so the previous search may have missed some."""
+"""Overlap of two searches for references, because records commit out of order."""
 
 LOOK_S: Final = 1.0
 """Seconds between two searches for references. A customer needs longer to type a PIN."""
 
 
 class UnsignedAllowance:
-    """Limits of one receiver on unsigned requests. Times are those of a monotonic clock.
-
-    rate  allowances of each address, and of all addresses together
-    """
+    """Limits of one receiver on unsigned requests, by a monotonic clock."""
 
     def __init__(self, rate: RejectionRate, *, clock: Callable[[], float] = monotonic) -> None:
         self._rate, self._clock = rate, clock
@@ -74,18 +57,14 @@ class UnsignedAllowance:
         self._noted: dict[str, float] = {}
 
     def name(self, references: Iterable[tuple[str, str]]) -> None:
-        """Remember references of sessions and payments that records have named.
-
-        references  pairs of source and reference
-        """
+        """Remember references of sessions and payments, given as source and reference."""
         for each in references:
             self._named.setdefault(each, None)
         while len(self._named) > MAX_REFERENCES:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Store which sources have too many waiting requests. For these sources, only requests with
-        known references are accepted."""
+        """Store which sources have too many waiting requests."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
@@ -114,8 +93,10 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests of a source were not stored since the last log line about the
-        source. Return 0 if the last such line is less than a second old."""
+        """Return the number of a source's refused requests since the last log line.
+
+        Return 0 if that line is less than a second old.
+        """
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0
@@ -124,7 +105,7 @@ class UnsignedAllowance:
 
 
 def learning_names(context: AppContext, allowance: UnsignedAllowance) -> PeriodicTask:
-    """Build the background task that keeps the known references of an allowance up to date."""
+    """Build the background task that updates an allowance's known references."""
     unsigned = [name for name, each in context.sources.items() if each.unsigned]
     back = [NAMED_FOR]
 

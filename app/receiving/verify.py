@@ -1,8 +1,4 @@
-"""Verification of a delivery's signature, age, account and environment, and its later reading.
-
-These are steps 3 to 5 of a delivery's path (`receive.py`). The receiver only decides here whether
-to reject a request; accepted requests are read later from the stored bytes.
-"""
+"""Verification of a delivery's signature, age, account and environment, and the later reading."""
 
 import hashlib
 from dataclasses import dataclass
@@ -30,10 +26,9 @@ class RefusedDelivery:
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Return why a request is rejected; None if it is genuine, recent, and for this source's
-    account and environment. Return a ProviderReply for a handshake, which is not stored.
+    """Return the reason to reject a request, or None for an acceptable request.
 
-    now  time at which the request arrived
+    For a handshake, return a ProviderReply. `now` is the request's arrival.
     """
     refusal = source.verify(incoming, now=now)  # 3, 4
     if refusal is not None:
@@ -58,12 +53,9 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in the order of the events.
+    """Return an arrival for each event of an accepted request, even an unreadable event.
 
-    If an event cannot be read, its arrival states the reason. An accepted request is never
-    rejected.
-
-    source  configured source of the request; None if it is no longer configured
+    `source` is None if no longer configured.
     """
     kept, body = read_request(received.headers), received.body
     private = source is not None and source.private_query
@@ -118,8 +110,6 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return bytes, event and problem for each event in a body. If the event could be read, the
-    problem is None. Otherwise the event is None."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread
@@ -127,8 +117,7 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """Return a URL without secret values. The URL is stored in this form until the request is
-    read."""
+    """Return a URL without secret values, for storage until the request is read."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
@@ -142,7 +131,7 @@ def readable_url(source: Source, url: str) -> str:
 
 
 def digest_of(body: bytes, url: str) -> str:
-    """Return the SHA-256 of a request's body, or of its query if there is no body."""
+    """Return the SHA-256 of a request's body, or of the query without a body."""
     content = body or url.partition("?")[2].encode("latin-1", "replace")
     return hashlib.sha256(content).hexdigest()
 
@@ -150,10 +139,9 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """Return the stored form of the request's headers, method and URL. The URL is left out if it
-    may contain a secret.
+    """Return the stored form of a request's headers, method and URL.
 
-    private  names of headers whose value may be a token of any source
+    A URL with a possible secret is left out. `private` names headers with possible tokens.
     """
     return write_headers(
         incoming.headers,

@@ -1,8 +1,5 @@
-"""The simulated provider: seeded, driven by a clock, with real HTTP in a separate process.
-
-It shares only the signing code with the receiver, so that a mistake in reading events is not hidden
-by an equal one in writing.
-"""
+"""Simulated provider with a seed, a clock and real HTTP. Only the signing code is shared with the
+receiver."""
 
 __all__ = (
     "listening",

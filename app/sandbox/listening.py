@@ -1,9 +1,4 @@
-"""Forward requests from a tunnel or a provider, unchanged, to another address.
-
-    request of limited size ─▶ optional recording ─▶ forwarding ─▶ answer to the sender
-
-Nothing is verified, stored or repeated. The sender gets the other address's answer, 502 or 504.
-"""
+"""Forward requests from a tunnel or a provider, unchanged, to another address."""
 
 from collections.abc import Callable
 from typing import Final
@@ -30,9 +25,9 @@ OnExchange = Callable[[Recorded, Exchange], None]
 def build_listener(
     forward: str, *, client: httpx2.AsyncClient, on_exchange: OnExchange
 ) -> Starlette:
-    """Return an application that forwards requests to another address.
+    """Return an application that forwards requests.
 
-    on_exchange  called with each request and its answer
+    `on_exchange` is called with each request and its answer.
     """
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 

@@ -1,7 +1,4 @@
-"""Play scripts of events, newly signed, and compare the ledgers with the expected ones.
-
-Time spans are divided by `speed`. The shop's records are sent to the API only if there is a token.
-"""
+"""Play scripts of newly signed events, and compare the ledgers with the expected ones."""
 
 import json
 import re
@@ -25,12 +22,12 @@ from reconcile.money import major_text, to_json
 from reconcile.transparency.evidence import record_of
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size of a script in bytes. A script with a thousand bodies of 64 KiB fits."""
+"""Maximum size of a script in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Step of a script: an event from a provider, or a record that the shop sends to the API."""
+    """Step of a script: a provider's event, or a record for the API."""
 
     at: Instant
     source: str = ""
@@ -40,10 +37,7 @@ class ScriptStep:
     record: Record | None = None
 
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
-        """Return the event's body, with its dates shifted.
-
-        moved  function that returns, for a moment in the script, the moment at which it is played
-        """
+        """Return the event's body. `moved` converts moments in the script to moments of play."""
         return "".join(
             each
             if isinstance(each, str)
@@ -54,10 +48,7 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Events and records of one order to play, sorted by time, and the signers of the events.
-
-    expected  ledger that the receiver must show at `ends_at`
-    """
+    """Events, records and signers for one order. `expected` is the ledger at `ends_at`."""
 
     order: str
     steps: tuple[ScriptStep, ...]
@@ -68,10 +59,10 @@ class Script:
 
 
 def read_script(path: Path, *, secret: str) -> Script:
-    """Read a script from a file. Raise UsageError if the file is no script, and ConfigurationError
-    if the sandbox cannot sign for a source.
+    """Read a script from a file.
 
-    secret  secret with which the events are signed
+    The secret signs the events. Raise UsageError for an invalid script, and ConfigurationError if a
+    source cannot be signed for.
     """
     try:
         with path.open("rb") as file:
@@ -151,15 +142,12 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Return the address to which a source's events are sent.
-
-        several  whether the script has several sources; each source then has its own path
-        """
+        """Return the address for a source's events. With several sources, each has a path."""
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
     def order(self, reference: str) -> str:
-        """Return the address of an order in the API, on the host that receives the events."""
+        """Return the API address of an order."""
         split = urlsplit(self.webhook_url)
         path = f"/api/v1/orders/{quote(reference, safe='')}"
         return urlunsplit((split.scheme, split.netloc, path, "", ""))
@@ -168,9 +156,8 @@ class Stage:
 async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
     """Play a script to its end. Return the differences from the expected ledgers.
 
-    say  called with a sentence about each step
-
-    Raises UnreachableError if the receiver does not answer, and UsageError for a wrong token.
+    `say` gets a sentence about each step. Raise UnreachableError without a receiver, and UsageError
+    for a wrong token.
     """
     begin, first = stage.clock.now(), script.steps[0].at
 

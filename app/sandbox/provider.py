@@ -1,8 +1,5 @@
-"""The simulated provider, which opens payment sessions and plays their scenarios to the end.
-
-A session is opened once for each idempotency key. Its timeline runs by the clock, even if the
-answer was lost.
-"""
+"""Simulated provider, which opens payment sessions and plays their scenarios. Each idempotency key
+opens one session."""
 
 import json
 import os
@@ -33,8 +30,6 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Pairs of a kind of event and a payment's outcome. The first pair whose kind occurs among the
-payment's events decides. A payment that is only pending counts as timed out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})
@@ -47,7 +42,7 @@ class Happening:
     """Event that really happened to a payment at the simulated provider.
 
     movement      reference of a refund or dispute; None for payments
-    contradicted  whether the provider states the event in two contradictory ways
+    contradicted  whether the provider states two contradictory versions
     """
 
     at: Instant
@@ -60,12 +55,8 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """Events that really happened to one order at the simulated provider.
-
-    money       money of the order as first requested
-    session     latest session of the order
-    happenings  everything that has happened
-    """
+    """Events that really happened to one order at the simulated provider. `session` is the latest
+    session."""
 
     money: Money
     session: sessions.CheckoutSession
@@ -100,18 +91,15 @@ def _total(happenings: list[Happening], kinds: frozenset[str]) -> int:
 
 
 def payment_outcome(happenings: list[Happening], payment: str) -> str:
-    """Return the true outcome of a payment. If the payment has several events, the kind that ranks
-    first decides."""
+    """Return the true outcome of a payment."""
     kinds = {h.kind for h in happenings if h.payment == payment}
     return next(outcome for kind, outcome in _RANKS if kind in kinds)
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """Return the order's outcome that a correct receiver states after all deliveries and deadlines.
+    """Return the order's outcome that a correct receiver must state in the end.
 
-    order  the order's price
-
-    The money of payments with contradictory events is not compared with the price.
+    `order` is the order's price.
     """
     if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
@@ -151,8 +139,7 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """True outcomes of all orders at the simulated provider. `changes` counts changes, so that the
-    file is written only after a change."""
+    """True outcomes of all orders at the simulated provider. `changes` counts changes."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -178,7 +165,7 @@ class TruthBook:
         self.changes += 1
 
     def to_json(self) -> bytes:
-        """Return the true outcomes as a JSON list, sorted by order, with one entry on each line."""
+        """Return the true outcomes as a JSON list, one order per line."""
         lines = ",\n".join(self._texts[order] for order in sorted(self._texts))
         return f"[{lines}]\n".encode()
 
@@ -193,10 +180,7 @@ def event_body(
     event_id: str,
     copy: scenarios.Copy = "true",
 ) -> bytes:
-    """Return the body of a scenario's event.
-
-    copy  kind of the delivered copy; any kind except `true` states a wrong amount for the payment
-    """
+    """Return the body of a scenario's event. Every copy except `true` has a wrong amount."""
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -226,8 +210,7 @@ def _figures(money: Money) -> dict[str, Any]:
 
 
 def exact_json(value: Any) -> str:
-    """Return a value as JSON in which a Decimal keeps its exact digits. Raise TypeError for
-    floats."""
+    """Return a value as JSON with exact Decimals. Raise TypeError for floats."""
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, dict):
@@ -248,8 +231,7 @@ class TruthFile:
         self._lock = anyio.Lock()
 
     async def flush(self) -> None:
-        """Write the file of true outcomes unless it is up to date. Raise OSError if it cannot be
-        written."""
+        """Update the file of true outcomes. Raise OSError for a failed write."""
         async with self._lock:
             if self._path is None or self._written == self._book.changes:
                 return
@@ -278,10 +260,7 @@ class ProviderAct:
 
 
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
-    """Return all actions of a session, sorted by time, events before deliveries.
-
-    A step with an amount of zero or less is left out.
-    """
+    """Return a session's actions by time, events before deliveries."""
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):
         if session.amount(step.amount).minor <= 0:
@@ -319,9 +298,8 @@ TRUTH_PAUSE_S = 0.05
 class SandboxAnswer:
     """Answer to a session request, with status 201.
 
-    body      body of the answer
-    replayed  whether this answer repeats an earlier answer
-    dropped   whether the connection is closed without sending the answer
+    replayed  whether the answer repeats an earlier answer
+    dropped   whether the connection closes without the answer
     """
 
     body: bytes
@@ -339,10 +317,7 @@ class Counts:
 
 
 class Provider:
-    """The simulated provider, with all checkout sessions of a run.
-
-    `fault` is the reason why no more scenarios are played; None if there is no fault.
-    """
+    """Simulated provider with all sessions of a run. A `fault` stops all further scenarios."""
 
     def __init__(
         self,
@@ -366,8 +341,8 @@ class Provider:
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
-        """Begin to play the scenarios of sessions in this task group. Raise OSError if the file of
-        true outcomes cannot be written."""
+        """Play the sessions' scenarios in a task group. Raise OSError for an unwritable outcome
+        file."""
         await self.truth_file.flush()
         self._tasks = tasks
         tasks.start_soon(self._keep_truth)
@@ -380,7 +355,7 @@ class Provider:
     async def open(self, asked: sessions.SessionRequest, *, key: str, digest: str) -> SandboxAnswer:
         """Open a session, or repeat the first answer to this idempotency key.
 
-        Raises RefusalError with status 409, 422 or 503.
+        Raise RefusalError with status 409, 422 or 503.
         """
         self.check()
         assert self._tasks is not None, "the application's lifespan has not begun"
@@ -451,8 +426,7 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Write the file of true outcomes if it is out of date. If the writing fails, set
-        `fault`."""
+        """Update the file of true outcomes, or set `fault` on failure."""
         try:
             await self.truth_file.flush()
         except OSError as error:

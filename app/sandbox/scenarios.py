@@ -1,8 +1,4 @@
-"""Table of the sixteen scenarios: what the simulated customer and the network do.
-
-A scenario is a row of data, and no code depends on its number. Times are in units after the session
-is opened.
-"""
+"""Table of the sixteen scenarios: acts of the simulated customer and network."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,8 +17,7 @@ rest   the order's amount less a third
 """
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""Kind of a delivered copy of an event: unchanged, signed with another amount, or changed after
-signing."""
+"""Kind of a delivered copy: unchanged, with another amount, or changed after signing."""
 
 Start = Literal["opening", "expiry"]
 
@@ -31,14 +26,14 @@ Start = Literal["opening", "expiry"]
 class ScenarioStep:
     """Event in a scenario.
 
-    at          time at which the event happens (`occurred_at`), in units after the opening
+    at          time of the event (`occurred_at`), in units after the opening
     sent        time of the first delivery, in units after `sent_after`; None for `at`
     sent_after  `opening` or `expiry` of the session
     attempt     number of the customer's attempt to pay, from 1
     amount      rule for the amount
-    movement    name that all steps of one refund or dispute share; None for payments
+    movement    shared name of one refund's or dispute's steps; None for payments
     reason      code of a decline
-    copies      deliveries in order, each repeated until it is acknowledged
+    copies      deliveries in order, each repeated until acknowledged
     """
 
     kind: str
@@ -58,9 +53,9 @@ class Scenario:
 
     ending        last two digits of the phone numbers that select the scenario
     story         text of the customer's page
-    steps         events, in the order in which they happen
-    refusals      number of 503 answers to the session request before it is accepted
-    drops_answer  whether the first request's connection is closed without an answer
+    steps         events in order of time
+    refusals      number of 503 answers before a session request is accepted
+    drops_answer  whether the first request's connection closes without an answer
     """
 
     ending: str
@@ -232,6 +227,5 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for
 
 
 def scenario_for(phone: str | None) -> Scenario:
-    """Return the scenario that a phone number's last two digits select. Without a known ending, the
-    scenario is 01."""
+    """Return the scenario for a phone number's last two digits, by default 01."""
     return SCENARIOS.get((phone or "")[-2:], SCENARIOS["01"])

@@ -1,9 +1,9 @@
-"""The simulated provider as a web application, and its server.
+"""Simulated provider as a web application, and its server.
 
-A session request passes eight steps, which the comments in `open_session` number:
+The comments in `open_session` number the steps of a request:
 
-    (1) token  (2) idempotency key  (3) media type  (4) size  (5) JSON
-    (6) fields  (7) the key's history  (8) open, answer, play
+(1) token  (2) idempotency key  (3) media type  (4) size  (5) JSON
+(6) fields  (7) the key's history  (8) open, answer, play
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _PAGE = """<!doctype html>
 
 
 def checkout_page(session: sessions.CheckoutSession) -> str:
-    """Return the HTML page of a session. The page does not show the phone number."""
+    """Return the HTML page of a session, without the phone number."""
     asked, scenario = session.asked, session.scenario
     texts = {
         "reference": session.reference,
@@ -86,8 +86,7 @@ class DroppingProtocol(HttpToolsProtocol):
 class DroppedConnection(Response):
     """Response that closes the connection without an answer.
 
-    A server that runs in the client's process cannot close a connection. In this case, the response
-    raises ConnectionAbortedError.
+    Within the client's process, ConnectionAbortedError is raised instead.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +100,7 @@ class DroppedConnection(Response):
 
 
 MAX_BODY_BYTES: Final = 64 * 1024
-"""Maximum size of a request's body in bytes. A session request has about 300 bytes."""
+"""Maximum size of a request's body in bytes."""
 
 GRACEFUL_SHUTDOWN_S: Final = 2
 
@@ -114,9 +113,9 @@ def build_sandbox(
     sleep: webhook_sender.Sleep = anyio.sleep,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> Starlette:
-    """Return the simulated provider's web application, which plays scenarios while it runs.
+    """Return the simulated provider's web application.
 
-    clock, sleep  time source and waiting function; both must use the same time
+    clock, sleep  time source and waiting function, which must share one time
     transport     receives the deliveries instead of the network
     """
     clock = clock or SystemClock()
@@ -153,9 +152,6 @@ def build_sandbox(
 
 
 class _Server(uvicorn.Server):
-    """Server that stops normally on SIGTERM and SIGINT. Uvicorn's own server would raise the signal
-    once more after it has stopped."""
-
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -174,9 +170,9 @@ async def serve_sandbox(
     port: int = DEFAULT_PORT,
     listener: socket | None = None,
 ) -> None:
-    """Serve the application until SIGTERM or SIGINT. Raise PortTaken if the port is in use.
+    """Serve the application until SIGTERM or SIGINT. Raise PortTaken for a used port.
 
-    listener  socket that is already bound to host and port
+    `listener` is a socket already bound to host and port.
     """
     config = uvicorn.Config(
         app,

@@ -1,7 +1,4 @@
-"""Checkout sessions of the simulated provider: idempotency keys, checks of requests, and sessions.
-
-A session's references are computed from the run's seed and the idempotency key.
-"""
+"""Checkout sessions of the simulated provider, with idempotency keys and checks of requests."""
 
 import json
 import random
@@ -28,8 +25,7 @@ from reconcile.money import Money, MoneyError, from_major, is_currency
 
 
 FieldProblem = tuple[str, str]
-"""Problem with a field of a request: the field's path, such as `order.amount`, and a sentence that
-states a valid value."""
+"""Path of a request's faulty field, and a sentence with a valid value."""
 
 
 class RefusalError(Exception):
@@ -54,8 +50,7 @@ class RefusalError(Exception):
 
 
 def answer_refusal(_: Request, refusal: Exception) -> Response:
-    """Return the response to a RefusalError. Its body is `{"type", "title", "status", "code",
-    "detail", "problems"?}`."""
+    """Return the response to a RefusalError, as JSON."""
     assert isinstance(refusal, RefusalError)
     document: dict[str, object] = {
         "type": "about:blank",
@@ -123,10 +118,9 @@ class IdempotencyKeys:
 
     @contextmanager
     def admit(self, key: str, digest: str) -> Iterator[IdempotencyEntry]:
-        """Reserve an idempotency key while its request runs, and yield the key's state.
+        """Reserve an idempotency key during its request, and yield the key's state.
 
-        Raises RefusalError: 422 for another body, 409 while another request uses the key, 503 if
-        there is no room for more keys.
+        Raise RefusalError: 422 for another body, 409 for a key in use, 503 without room.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -163,11 +157,7 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """A merchant's request for a payment session.
-
-    money  money of the whole order
-    phone  the customer's phone number with 8 to 15 digits, or None
-    """
+    """Merchant's request for a payment session. The money is the whole order's."""
 
     order: str
     money: Money
@@ -177,10 +167,9 @@ class SessionRequest:
 
 
 def read_json(body: bytes) -> Any:
-    """Return the content of a JSON document, with all numbers as Decimal. Raise ValueError with a
-    sentence for invalid JSON.
+    """Return a JSON document's content, with Decimal numbers.
 
-    Repeated names, NaN, text that is not UTF-8, lone surrogates, and deep nesting are refused.
+    Raise ValueError for invalid JSON. Repeated names, NaN and deep nesting are refused.
     """
     try:
         document = json.loads(
@@ -210,8 +199,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def request_digest(document: Any) -> str:
-    """Return a digest of a JSON document. Spaces, the order of names and the notation of numbers do
-    not change the digest."""
+    """Return a digest of a JSON document. Notation and order do not matter."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -226,8 +214,6 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Return a text for a number. Equal numbers, such as 1500 and 15e2, give equal texts. The
-    function is fast even for a number such as 1e999999999."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")
@@ -238,8 +224,7 @@ def _number_text(value: Decimal) -> str:
 
 
 def check_request(document: Any) -> SessionRequest | list[FieldProblem]:
-    """Return a session request from a JSON document. If the document has problems, return a list of
-    all problems, such as `[("order.amount", "…"), …]`."""
+    """Return a session request from a JSON document, or a list of all problems."""
     problems = [
         (path, sentence) for path, right, sentence in _FIELDS if not right(_at(document, path))
     ]
@@ -315,8 +300,7 @@ class CheckoutSession:
     events: tuple[str, ...]
 
     def happens_at(self, step: ScenarioStep) -> Instant:
-        """Return the instant at which a step happens, in whole milliseconds, as the provider writes
-        dates."""
+        """Return the instant of a step, in whole milliseconds."""
         return self.opened_at + _milliseconds(step.at * self.unit)
 
     def sent_at(self, step: ScenarioStep) -> Instant:
@@ -327,8 +311,7 @@ class CheckoutSession:
         return start + _milliseconds(step.sent * self.unit)
 
     def paid_by(self, step: ScenarioStep) -> Money:
-        """Return the amount of the payment that a step concerns, even if the step refunds or
-        disputes the payment."""
+        """Return the amount of the payment that a step concerns."""
         if step.movement is None:
             return self.amount(step.amount)
         captures = (

@@ -14,14 +14,13 @@ DEFAULT_PORT: Final = 8090
 DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
 
 SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens a simulator only
-"""Default bearer token of a sandbox. The token is public, because the documentation shows it."""
+"""Default bearer token of a sandbox, which is public."""
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""Default signing secret of a sandbox. Its decoded text says that it is no secret."""
+"""Default signing secret of a sandbox, which is public."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
-"""Number of time units within which all money of every scenario has moved. Sessions must not expire
-earlier."""
+"""Number of time units within which every scenario ends. Sessions must not expire earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +29,13 @@ class SandboxSettings:
 
     token                   bearer token that opens sessions; must not be a live token
     secrets                 signing secrets, newest first
-    webhook_url             address for events: absolute, http or https
+    webhook_url             absolute http or https address for events
     public_url              address of this sandbox for customers
     seed                    seed of references, ids and bodies; equal seeds give equal results
     unit_s                  seconds of a scenario unit
-    session_lifetime_units  units from a session's opening to its `expires_at`
+    session_lifetime_units  units from a session's opening to `expires_at`
     answer_delay_units      units that a session request takes; until then its key gets 409
-    retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last value repeats
+    retry_schedule_units    units before the 2nd, 3rd, … attempt; the last value repeats
     retry_after_s           seconds in the Retry-After of a 503
     truth_path              file of the true outcomes, if any
     max_sessions            maximum number of sessions in memory; further requests get 503
@@ -87,14 +86,12 @@ class SandboxSettings:
 
 
 def is_live_token(token: str) -> bool:
-    """Return whether a token looks like a token of the live service. Upper and lower case make no
-    difference."""
+    """Return whether a token resembles a live token, in upper or lower case."""
     return SessionApi().refuses(token, environment="sandbox")
 
 
 def is_absolute_http(url: str) -> bool:
-    """Return whether a text is an absolute http or https URL with at most 2,048 ASCII
-    characters."""
+    """Return whether a text is an absolute http or https URL of 2,048 characters at most."""
     # urlsplit drops tabs and line ends, so they are refused first.
     if not (len(url) <= 2048 and url.isascii() and url.isprintable() and " " not in url):
         return False

@@ -1,7 +1,4 @@
-"""Deliver signed events to the receiver, and repeat them until it acknowledges them.
-
-Each try is signed again, with one event id and a new timestamp. A redirect is no acknowledgement.
-"""
+"""Deliver signed events to the receiver, and repeat them until an acknowledgement."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,17 +20,14 @@ class WebhookSigner(Protocol):
     """Interface of an object that signs events."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
-        """Return the headers that sign a body as the event `event_id` at the instant `now`."""
+        """Return the headers that sign a body at an instant."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """Delivery of the simulated provider: the body that was signed, and the body that is sent.
-
-    If the two bodies differ, the receiver should refuse the delivery (4xx). Such a refusal then
-    ends the delivery.
-    """
+    """Delivery of the simulated provider, with signed and sent body. The receiver must refuse
+    different bodies."""
 
     event_id: str
     signed: bytes
@@ -45,8 +39,7 @@ class Parcel:
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:
-        """Return whether an answer with this status ends the delivery. None means that there was no
-        answer."""
+        """Return whether this status ends the delivery. None means no answer."""
         if status is None:
             return False
         return 200 <= status < 300 or (self.tampered and 400 <= status < 500)
@@ -104,8 +97,7 @@ class WebhookSender:
 def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
-    """Return the HTTP client for deliveries. The client uses no proxy, so that only the receiver is
-    tested."""
+    """Return the HTTP client for deliveries, which uses no proxy."""
     return httpx2.AsyncClient(
         timeout=settings.delivery_timeout_s,
         follow_redirects=False,

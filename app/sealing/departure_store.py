@@ -1,8 +1,5 @@
-"""Store what checkpoints were published, and the state of the witnesses that cosign them.
-
-Publications, called departures, are never deleted, because any published checkpoint can prove that
-the log was rewritten.
-"""
+"""Store published checkpoints, and the state of the witnesses that cosign them. Publications are
+never deleted."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -15,19 +12,17 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Ways to publish a checkpoint without a witness that cosigns it.
-
-`published` means under /.well-known/tallyhook/, which everyone can read.
-"""
+"""Ways to publish a checkpoint without a witness. `published` means under
+/.well-known/tallyhook/."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
     """Publication of one checkpoint.
 
-    way   channel: a DepartureWay, or the verifier key of the witness that cosigned
-    at    when the checkpoint was published or cosigned
-    line  signature line of the witness; None for a DepartureWay
+    way   a DepartureWay, or the verifier key of the witness that cosigned
+    at    time of publication or cosignature
+    line  the witness's signature line; None for a DepartureWay
     """
 
     size: int
@@ -75,7 +70,7 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and the time of its last publication."""
+    """Return the size of the largest published checkpoint, and the last publication's time."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -87,7 +82,7 @@ async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | No
 
 
 async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure | None:
-    """Return the newest checkpoint that was published on a channel; None if there is none."""
+    """Return the newest checkpoint that was published on a channel."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -116,8 +111,7 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the size of the smallest checkpoint that covers a leaf and has at least `quorum`
-    cosignatures of these witnesses."""
+    """Return the smallest checkpoint over a leaf with `quorum` of these witnesses' cosignatures."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -131,12 +125,7 @@ async def first_cosigned_over(
 async def last_cosigned(
     connection: AsyncConnection, *, witnesses: Collection[str], quorum: int
 ) -> int:
-    """Return the size of the largest checkpoint that enough of these witnesses have cosigned.
-
-    The size is 0 if there is no such checkpoint.
-
-    quorum  number of required cosignatures
-    """
+    """Return the size of the largest checkpoint with `quorum` cosignatures; 0 without one."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE way IN :witnesses "
@@ -152,12 +141,12 @@ class WitnessState:
     """Known state of one witness.
 
     witness      verifier key of the witness
-    size         size of the largest checkpoint that the witness has cosigned; 0 if none
-    cosigned_at  when the witness cosigned, by its own clock
-    next_at      earliest time to ask the witness again
+    size         size of the largest cosigned checkpoint; 0 without one
+    cosigned_at  time of the cosignature, by the witness's clock
+    next_at      earliest time of the next request
     failures     number of failed requests since the last cosignature
     since        time of the first of these failed requests
-    problem      code for why the last request failed, or None
+    problem      code for the last failure, or None
     """
 
     witness: str
@@ -170,7 +159,7 @@ class WitnessState:
 
 
 async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]:
-    """Return the state of every witness that was ever asked. The keys are verifier keys."""
+    """Return each known witness's state, by verifier key."""
     rows = await connection.execute(
         text(
             "SELECT witness, size, cosigned_at, next_at, failures, since, problem "
@@ -183,11 +172,9 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Reserve a witness for this worker until `until`, so that no other worker asks it.
+    """Reserve a witness for this worker until `until`. Return False after another reservation.
 
-    Return whether the witness is reserved.
-
-    before  the witness's `next_at` as read; None if it was never asked
+    `before` is the witness's `next_at`; None for a new witness.
     """
     rows = await connection.execute(
         text(

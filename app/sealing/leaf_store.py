@@ -1,9 +1,5 @@
-"""Build the document of a log leaf, which seals a row, for each kind of row.
-
-A document has the kind, a salt, the time of writing, and `parts`: the digest of salted commitments
-to the row's content. It holds no readable text, so data can be deleted without changing the log. It
-names its order by a commitment (`of`), with its position among the order's leaves (`nth`) and the
-order's previous leaf (`after`), so that a withheld leaf is noticed.
+"""Build the document of a log leaf, which seals one row. The document has salted commitments
+instead of readable text.
 
 A document is sealed forever: once 0.1.0 is tagged, no member may be added to the documents of
 existing rows.
@@ -31,16 +27,16 @@ from reconcile.transparency.merkle import Hash, leaf_hash
 Members = dict[str, Any]
 
 READING: Final = "reading"
-"""Kind of a leaf that records that a delivery was read again. No table has rows of this kind."""
+"""Kind of a leaf about a delivery that was read again."""
 
 
 class Sealable(NamedTuple):
-    """Present content of one row, as it is sealed.
+    """Present content of one row, as sealed.
 
     subject  identifier, unique among the rows of all kinds
     members  values that the leaf shows openly
     order    reference of the order that the leaf names, if any
-    said     parts of the row's content; for a delivery, its event as a row of EVENT_COLUMNS, or
+    said     parts of the row's content; for a delivery, the event as a row of EVENT_COLUMNS, or
              None
     """
 
@@ -51,9 +47,9 @@ class Sealable(NamedTuple):
     said: Sequence[Any] | commitments.Parts | None = None
 
     def written(self) -> commitments.Written | None:
-        """Return the canonical JSON of the parts of the row's content.
+        """Return the canonical JSON of the row's parts.
 
-        Raises TypeError or ValueError if the row was altered and has no canonical form.
+        Raise TypeError or ValueError for an altered row without a canonical form.
         """
         said = self.said
         if said is None:
@@ -84,7 +80,7 @@ class Leaf(NamedTuple):
     hash: Hash
 
     def members(self) -> Members:
-        """Parse the JSON document of the leaf. Raises ValueError if it is not a JSON object."""
+        """Parse the leaf's document. Raise ValueError for anything but a JSON object."""
         found = json.loads(self.document)
         if not isinstance(found, dict):
             raise ValueError("not an object")
@@ -95,9 +91,9 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Check whether an order's first leaf is older than the UTC day of the instant.
+    """Check whether an order's first leaf is older than the instant's UTC day.
 
-    If the first leaf is of the kind `reading`, it has no date and counts as older.
+    A first leaf of the kind `reading` counts as older.
     """
     at = chain[0].members().get("at") if chain else None
     return at is None or at // DAY < instant // DAY
@@ -111,7 +107,7 @@ class Kind:
     numbered  whether keys are 1, 2, 3 … in the order of commits; otherwise writers must mark new
               rows
     sealable  builds the sealed content from the values of `columns` and `beside`
-    beside    columns of another table, which are read as well
+    beside    further columns, from another table
     joined    SQL that joins this other table
     """
 
@@ -144,7 +140,7 @@ class Kind:
         return subject.startswith(f"{self.name}:") if self.numbered else ":" not in subject
 
     def subject(self, key: str | int) -> str:
-        """Return the subject of a row of this kind: its id, or a text such as `revision:7`."""
+        """Return a row's subject: its id, or a text such as `revision:7`."""
         return f"{self.name}:{key}" if self.numbered else str(key)
 
     def key(self, subject: str) -> str | int:
@@ -162,7 +158,7 @@ def leaf_of(
     """Return the leaf that seals a row's present content.
 
     place   position among the order's leaves; None without an order
-    secret  secret from which the salts of the parts are derived; None to seal no parts
+    secret  secret from which the parts' salts are derived; None to seal no parts
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
@@ -206,11 +202,6 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _event_parts(row: Sequence[Any]) -> commitments.Written:
-    """Return the parts of an event as canonical JSON.
-
-    This does the same as the general code, but faster, because every delivery is sealed. A test
-    compares the results.
-    """
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
     members = [
         f'"{name}":{write(value)}'
@@ -259,8 +250,7 @@ _PARTS: Final = [
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a `reading` leaf: the event that is now read from a delivery, and the
-    event's order."""
+    """Return the content of a `reading` leaf: the delivery's present event and order."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -271,12 +261,11 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the id of the delivery from the subject of a `delivery` or `reading` leaf."""
+    """Return the delivery's id from a `delivery` or `reading` leaf's subject."""
     return subject.split(":")[1] if ":" in subject else subject
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Return the content of a record as it is sealed."""
     columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
@@ -308,10 +297,6 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Truth values of the numbers that are stored for flags.
-
-A flag with any other number was altered in the database. Such a number is sealed unchanged.
-"""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:
@@ -324,7 +309,6 @@ def _audit_entry(row: Sequence[Any]) -> Sealable:
 
 
 def _parsed(text: str) -> Any:
-    """Return the parsed JSON, or the text itself if the row was altered."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -342,7 +326,7 @@ _DELIVERY_COLUMNS: Final = (
 )  # fmt: skip
 
 AUDIT_COLUMNS: Final = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
-"""Columns with the content of an audit entry. A further column, `order_key`, names its order."""
+"""Columns with the content of an audit entry. A further column is `order_key`."""
 
 DELIVERY: Final = Kind(
     name="delivery",

@@ -1,8 +1,4 @@
-"""Find rows that have no leaf in the sealed log yet.
-
-Numbered rows are found by their number. Rows with an id are marked as unsealed by the transaction
-that writes them, and a sweep over all ids finds rows without a mark.
-"""
+"""Find rows that have no leaf in the sealed log yet."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,24 +13,15 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Number of marks that are read at a time.
-
-A mark stands for all rows of one transaction, which may be thousands.
-"""
+"""Number of marks that are read at a time."""
 
 ALL: Final = 2**62
 
 SWEPT: Final = "sealed ids"
-"""Beginning of a name in the table `meta`, before a kind of rows.
-
-The value is the id up to which these rows were searched for unsealed ones; empty at the end.
-"""
+"""Prefix of names in the table `meta` for a sweep's last searched id."""
 
 SEALED: Final = "sealed"
-"""Beginning of a counter's name. The name continues with a kind of rows.
-
-The counter's value is the number of the last sealed row of this kind.
-"""
+"""Prefix of the counter with the number of a kind's last sealed row."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
@@ -43,8 +30,7 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries that were read again or assigned to an order, so that the log seals the
-    change."""
+    """Mark deliveries with a new event or order, so that the log seals the change."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -60,14 +46,14 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Unsealed:
-    """Rows without a leaf, and the changes to store together with their new leaves.
+    """Rows without a leaf, and the changes to store with their new leaves.
 
-    size      number of leaves in the log when the rows were read
-    read      existing leaves of each delivery whose reading may have changed
+    size      number of leaves in the log before this round
+    read      existing leaves of each delivery with a possibly new event
     marks     numbers of the marks to delete
     counters  number of the last sealed row of each numbered kind, by name
-    swept     id that the sweep of each kind has reached, by name
-    full      whether there can be more rows than one round takes
+    swept     last id in the sweep of each kind, by name
+    full      whether more rows can be waiting
     """
 
     size: int
@@ -90,10 +76,7 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return about `limit` rows that have no leaf in the log yet.
-
-    Marked rows come first, then numbered rows and the rows that the sweep over all ids finds.
-    """
+    """Return about `limit` rows that have no leaf in the log yet."""
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}
@@ -203,7 +186,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return the subjects that are not sealed yet, so that their data must not be deleted."""
+    """Return the subjects without a leaf, whose data must not be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -217,10 +200,7 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Count the rows that wait for a leaf, up to `enough`.
-
-    Rows that only a sweep over all ids would find are not counted.
-    """
+    """Return the number of rows that wait for a leaf, up to `enough`."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -244,10 +224,7 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of the rows with these subjects, even if they are sealed already.
-
-    Missing rows are left out.
-    """
+    """Return the present content of the rows with these subjects. Missing rows are left out."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
@@ -256,10 +233,7 @@ async def rows_to_seal(
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of deliveries that were read again.
-
-    The keys are the subjects of their `reading` leaves.
-    """
+    """Return the present content of deliveries that were read again, by `reading` subject."""
     deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {

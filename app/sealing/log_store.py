@@ -27,8 +27,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
-"""Ranges of hashes in the Merkle tree: level, first position, and the position after the last
-hash."""
+"""Ranges of hashes in the Merkle tree: level, first position, end position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +42,7 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing, to be stored.
-
-    signed  checkpoint of the round; None if the round only deletes marks
-    """
+    """Result of one round of sealing. `signed` is None if the round only deletes marks."""
 
     found: Unsealed
     book: OrderBook
@@ -56,8 +52,7 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Extend the log by the leaves of one round. Return False if another process extended it
-    meanwhile."""
+    """Extend the log by one round's leaves. Return False after another process's round."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -113,7 +108,7 @@ async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) 
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
-    """Load the stored hashes in these ranges with two queries. Missing hashes are left out."""
+    """Load the stored hashes in these ranges. Missing hashes are left out."""
     merged: list[tuple[int, int, int]] = []
     for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
         if merged and merged[-1][0] == level and start <= merged[-1][2]:
@@ -148,8 +143,7 @@ _CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at
 async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
-    """Return the newest checkpoint, or the newest checkpoint that existed at the instant `until`.
-    Return None if there is none."""
+    """Return the newest checkpoint, or the newest at the instant `until`."""
     newest = select(_CHECKPOINTS).order_by(_CHECKPOINTS.c.size.desc()).limit(1)
     if until is not None:
         newest = newest.where(_CHECKPOINTS.c.at <= until)
@@ -186,9 +180,9 @@ class EarlierOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Origin of the log, and the public keys in hex that have signed it, newest last.
+    """Origin of the log, and the public signing keys in hex, newest last.
 
-    earlier       origins before the present one, oldest first
+    earlier       earlier origins, oldest first
     endorsements  the previous key's signature over each key, in hex, or None
     """
 
@@ -206,10 +200,7 @@ class Identity:
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return how many leaves the log had when this earlier origin was replaced.
-
-        The result is None for the present origin and for an unknown origin.
-        """
+        """Return the log's number of leaves at the replacement of an earlier origin."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -217,11 +208,7 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows in the table `meta` that have the log's origins.
-
-One row has the present origin. The other row has the earlier origins, as JSON pairs of an origin
-and the log's size.
-"""
+"""Names of the rows in the table `meta` that have the log's origins."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
@@ -231,7 +218,7 @@ def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
 
 
 def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
-    """Return every origin of the log, oldest first; empty if the log has not begun."""
+    """Return every origin of the log, oldest first."""
     if _ORIGIN not in rows:
         return ()
     return (*(each.origin for each in earlier_origins(rows)), rows[_ORIGIN])
@@ -272,10 +259,7 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Give the log a new origin, which the checkpoints of all further leaves will have.
-
-    No sealer may run meanwhile, because a signer uses the origin that it was opened with.
-    """
+    """Give the log a new origin for all further checkpoints. No sealer may run meanwhile."""
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
     await connection.execute(
@@ -295,10 +279,7 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store a key that signs from now on.
-
-    endorsement  signature of the former key over this key, in hex
-    """
+    """Store a new signing key. The former key's endorsement is in hex."""
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

@@ -1,8 +1,4 @@
-"""Store the pseudonyms of orders in log leaves: a key, a commitment and the number of leaves.
-
-Only a sealer changes rows, in the transaction that adds the leaves. An erasure deletes an order's
-reference and key.
-"""
+"""Store the pseudonyms of orders in log leaves. Only a sealer changes the rows."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,10 +28,7 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in the table `meta` of the secret from which salts are derived, in hex.
-
-The secret never leaves the database.
-"""
+"""Name in the table `meta` of the secret for salts. The secret never leaves the database."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,11 +81,7 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Check whether a delivery needs no further `reading` leaf.
-
-        That is so before its first leaf, and if its last leaf records its present order and
-        reading.
-        """
+        """Check whether a delivery needs no further `reading` leaf."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:
@@ -163,8 +152,7 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret from which the salts of parts are derived; None if no leaf has needed the
-    secret yet."""
+    """Return the secret for the parts' salts, if a leaf has needed the secret."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -172,11 +160,7 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Delete the key of an order's pseudonym, so that nobody can find out which order the pseudonym
-    means.
-
-    Later leaves of the order get a new pseudonym.
-    """
+    """Delete an order's key, so that nobody can link the pseudonym to the order."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -191,8 +175,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return the leaves that record what was read from each delivery, the delivery's first leaf
-    first."""
+    """Return the leaves about each delivery's event, the first leaf first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)

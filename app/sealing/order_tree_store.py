@@ -1,8 +1,5 @@
-"""Store the tree of all orders as of each day: its hashes, and the changes since the day before.
-
-Hashes are stored with the log's size, so rows of an incomplete tree do no harm. The tree's row in
-`order_trees` is written last, and is then sealed.
-"""
+"""Store the daily tree of all orders: hashes and changes. The row in `order_trees` is written
+last."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,8 +43,7 @@ def _tree_of(row: Sequence[Any]) -> SealedTree:
 async def newest_tree(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SealedTree | None:
-    """Return the newest tree of all orders, or the newest tree that existed at the instant `until`.
-    Return None if there is none."""
+    """Return the newest tree of all orders, or the newest at the instant `until`."""
     newest = select(_TREES).order_by(_TREES.c.number.desc()).limit(1)
     if until is not None:
         newest = newest.where(_TREES.c.at <= until)
@@ -58,7 +54,7 @@ async def newest_tree(
 async def all_trees(
     connection: AsyncConnection, *, after: Instant | None = None
 ) -> list[SealedTree]:
-    """Return all trees of all orders, or only the trees made after an instant, oldest first."""
+    """Return all trees of all orders, or the trees after an instant, oldest first."""
     trees = select(_TREES).order_by(_TREES.c.number)
     if after is not None:
         trees = trees.where(_TREES.c.at > after)
@@ -75,7 +71,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store the number of leaves that each of these orders has in the log of this size."""
+    """Store each order's number of leaves in the log of this size."""
     insert_rows(
         connection,
         table="order_states",
@@ -88,7 +84,7 @@ def keep_states(
 def keep_hashes(
     connection: PlainConnection, size: int, bits: int, hashes: Sequence[order_tree.Keyed]
 ) -> None:
-    """Store the hashes of some groups of orders, as of the log of this size."""
+    """Store the hashes of groups of orders for the log of this size."""
     insert_rows(
         connection,
         table="order_nodes",
@@ -99,10 +95,7 @@ def keep_hashes(
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Store a tree of all orders, unless another process has already stored the next tree.
-
-    Return whether the tree was stored.
-    """
+    """Store a tree of all orders. Return False after another process's tree."""
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -132,10 +125,7 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return the stored hashes of these groups of orders for the log of this size.
-
-    Empty groups are left out.
-    """
+    """Return these groups' stored hashes for the log of this size, without empty groups."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
@@ -148,8 +138,7 @@ _NEWEST_STATES: Final = (
 
 
 async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterator[Rows]:
-    """Yield every order's commitment, leaf count and newest leaf, as stored for the log of this
-    size."""
+    """Yield every order's commitment, leaf count and newest leaf for this log size."""
     async for rows in stream(connection, _NEWEST_STATES, at_once=AT_ONCE, values={"size": size}):
         yield rows
 
@@ -157,10 +146,7 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
-    """Return an order's entry in a tree of all orders, and its path to the root.
-
-    The result is None if the tree has no entry for the order.
-    """
+    """Return an order's entry in a tree, and the path to the root."""
     members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:
