@@ -245,8 +245,8 @@ def _options(
 def request_of(
     path: Path, *, since: str | None, until: str | None, delimiter: str | None, **options: Any
 ) -> ImportRequest:
-    """Build the import request for a file from the command's options. Raise UsageError if only one
-    of `since` and `until` is given."""
+    """Build a file's import request from the command's options. Raise UsageError for only one of
+    `since` and `until`."""
     from app.finance.imports import ImportRequest
 
     if (since is None) != (until is None):
@@ -287,12 +287,12 @@ def import_files(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import files of any kind. Each file is recognized by its content, and is imported as a whole
-    or not at all.
+    """Import files of any kind, each as a whole or not at all. The content of a file shows its
+    kind.
 
     The provider and the account in a statement determine its source. If several sources are
-    possible, the statement is not imported. With several files, the JSON output is a list. In the
-    list, a file that was not imported has a `problem`.
+    possible, the statement is not imported. The JSON output for several files is a list in which
+    each failed file has a `problem`.
     """
     documents, code = list[dict[str, Any]](), 0
     for file in files:
@@ -335,7 +335,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
     """Add the commands `imports` and `withdraw` for one kind of import.
 
     files  plural for help texts, such as `the order books`
-    one  singular, such as `an order book`
+    one    singular, such as `an order book`
     """
 
     @group.command("imports", help=f"List {files} that were imported, newest first.")
@@ -409,13 +409,12 @@ def import_records(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import an order book, which is later reconciled with received money. If a row is rejected, no
-    row is imported, except with --accept-good.
+    """Import an order book, to reconcile it with received money. One bad row stops the import,
+    except with --accept-good.
 
-    Importing the same file again changes nothing. A changed row becomes a new version, and the old
-    version is kept. The columns source, session_reference and payment_reference assign the
-    provider's events to orders. All other columns leave ledgers unchanged. In particular, the
-    import does not set an order's price.
+    Importing a file again changes nothing. A changed row becomes a new version. The columns source,
+    session_reference and payment_reference assign the provider's events to orders; no other column
+    changes a ledger, not even an order's price.
     """
     from app.finance.imports import import_book
 
@@ -435,8 +434,7 @@ def list_records(
     limit: LimitOption = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List the lines of the order book, sorted by key. With --as-of, list them as known at an
-    earlier time."""
+    """List the order book's lines, sorted by key; with --as-of, as known at an earlier time."""
     from app.finance.read_lines import book_document, list_book
 
     at = printing.moment(as_of, "--as-of")
@@ -470,11 +468,10 @@ def import_statement(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import a provider's statement, which is later reconciled with received money. If a row is
-    rejected, no row is imported, except with --accept-good.
+    """Import a provider's statement, to reconcile it with received money. One bad row stops the
+    import, except with --accept-good.
 
-    Importing the same file again changes nothing. A changed row becomes a new version, and the old
-    version is kept.
+    Importing a file again changes nothing. A changed row becomes a new version.
     """
     request = request_of(file, **options)
     run_import(partial(_import, request, kind="statement", source=source), form)
@@ -508,8 +505,7 @@ def list_statement_lines(
     limit: LimitOption = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List the lines of statements, sorted by key. With --as-of, list them as known at an earlier
-    time."""
+    """List the statements' lines, sorted by key; with --as-of, as known at an earlier time."""
     from app.finance.read_lines import list_statement, statement_document
 
     at = printing.moment(as_of, "--as-of")
@@ -542,7 +538,7 @@ def show_preset(
     name: Annotated[str, typer.Argument(help="A shipped preset's name, or the path of a file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show a preset's file. You can edit the file and pass it as --preset FILE."""
+    """Show a preset's file, which you can edit and pass as --preset FILE."""
     from app.finance.files.presets import show_preset
 
     shown = show_preset(name)
@@ -570,7 +566,7 @@ def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
 def show_mapping(
     name: Annotated[str, typer.Argument(help="A saved mapping's name.")],
 ) -> None:
-    """Print a saved mapping's file. You can edit the file and pass it as --mapping FILE."""
+    """Print a saved mapping's file, which you can edit and pass as --mapping FILE."""
     from app.finance.named_mappings import one_mapping
 
     printing.print_file(running.reading(one_mapping, name).toml)
@@ -596,13 +592,12 @@ def import_bank_lines(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import a bank's booked lines, which are later reconciled with payouts. If a line is rejected,
-    no line is imported, except with --accept-good.
+    """Import a bank's booked lines, to reconcile them with payouts. One bad line stops the import,
+    except with --accept-good.
 
-    Pending lines are left out. A line that was imported earlier, from this file or another file, is
-    not imported again. If a file in another format already covers a day, no lines are imported for
-    that day. Only the bank's references are added to the existing lines of the day. In messages
-    about a CAMT or OFX file, row 1 means the first entry of the file.
+    Pending lines and lines that were imported earlier are left out. If a file in another format
+    already covers a day, the import only adds the bank's references to that day's lines. In
+    messages about CAMT and OFX files, row 1 is the first entry.
     """
     from app.finance.imports import import_bank
 
@@ -645,7 +640,7 @@ def show_bank_line(
     as_of: AsOfOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one bank line: what the bank stated, its state, its payouts and their exchange rate."""
+    """Show one bank line: what the bank stated, state, payouts and exchange rate."""
     from app.finance.bank_match import booked_line
 
     at = printing.moment(as_of, "--as-of")
@@ -663,8 +658,8 @@ def show_bank_line(
 
 @bank_group.command("balances")
 def list_bank_balances(form: printing.FormatOption = printing.Format.table) -> None:
-    """List each bank statement's opening and closing balance. The state shows whether the next
-    statement opens with this closing balance."""
+    """List the balances of bank statements, and whether the next statement continues each closing
+    balance."""
     from app.finance.bank_balances import list_balances
 
     columns = ("account", "opened", "opening", "closed", "closing", "difference", "state", "import")
@@ -685,8 +680,8 @@ coverage_group = typer.Typer(
 
 @coverage_group.command("list")
 def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the days for which the imported files are complete. Either a file states these days, or
-    a person has declared them."""
+    """List the days for which the imported files are complete, as stated by a file or declared by a
+    person."""
     from app.finance.coverage import list_coverage
 
     rows = [each.document() for each in running.reading(list_coverage)]
@@ -719,8 +714,8 @@ def declare_coverage(
 ) -> None:
     """Declare which days the imported files of a source, bank account or order book cover.
 
-    After the declaration, money of these days counts as missing if no file contains it. Declare
-    only days that you have checked. The report names the person who declared them.
+    Money of these days then counts as missing if no file contains it. Declare only days that you
+    have checked. The report names the person who declared them.
     """
     from app.finance.coverage import Declaration, days_of_span
     from app.finance.coverage import declare_coverage as declare
@@ -752,8 +747,8 @@ def withdraw_coverage(
     reason: ReasonOption,
     by: operators.ByOption = None,
 ) -> None:
-    """Withdraw a declaration of coverage that a person made. To withdraw days that a file states,
-    withdraw the file's import."""
+    """Withdraw a person's declaration of coverage. To withdraw days that a file states, withdraw
+    the import."""
     from app.finance.coverage import withdraw_coverage as withdraw
 
     line = running.writing(withdraw, number, reason=reason, by=by)

@@ -57,10 +57,7 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for an invalid address, or for another machine's unless `yes`.
-
-    what  the thing that would be sent, for the message
-    """
+    """Raise UsageError for an invalid address, or for another machine's address without `yes`."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -71,8 +68,8 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """Print an HTTP answer in one line. Raise UnreachableError if there was no answer. Exit with 1
-    if the request was refused."""
+    """Print an HTTP answer in one line. Raise UnreachableError without an answer, and exit with 1
+    after a refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
         trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
@@ -125,10 +122,9 @@ def trigger(
 ) -> None:
     """Send an event of a provider's documented shape, signed with the configured secret.
 
-    The command works only in the sandbox. To repeat an event as providers do, repeat the command
-    with the same --at. The body is then the same, and the signature is new. Without --at, the
-    repeated event has the same id but another body. The exit code is 1 if the service refuses the
-    event.
+    The command works only in the sandbox. To repeat an event as providers do, with equal body and
+    new signature, repeat the command with the same --at. Without --at, only the event's id stays
+    equal. The exit code is 1 if the service refuses the event.
     """
     from app.providers.connecting import names_no_order
     from app.providers.examples import WantedEvent, find_example
@@ -177,10 +173,6 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the settings, and the source whose key signs the test events.
-
-    Raise UsageError in live, or if not exactly one source fits.
-    """
     from app.config.load import load_settings
     from app.context.configured import compile_sources
 
@@ -289,12 +281,12 @@ def listen(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Forward the requests that a tunnel or a provider sends to this command. Body and headers stay
-    unchanged.
+    """Forward the requests that a tunnel or provider sends to this command, with unchanged bodies
+    and headers.
 
-    The command listens only on 127.0.0.1. Let a tunnel of your choice send the requests to this
-    address. With --from, the command sends the requests of a file instead. The exit code is then 1
-    if a request was not accepted.
+    The command listens only on 127.0.0.1. Let a tunnel of your choice send requests to this
+    address. With --from, the command sends a file's requests instead, and exits with 1 if a request
+    was not accepted.
     """
     check_target(forward, yes=yes, what="the received requests")
     if from_file is not None:
@@ -353,7 +345,6 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file for appending, readable only by its owner if new. Raise UsageError on failure."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

@@ -1,7 +1,5 @@
-"""The command `tallyhook` with its subcommands, its help and its error reports.
-
-Large modules are imported inside the commands, so that `--help` is fast.
-"""
+"""The command `tallyhook` with its subcommands, help and error reports. Large modules are imported
+inside the commands, so that `--help` is fast."""
 
 import os
 import sys
@@ -67,12 +65,9 @@ SECTIONS: Final = {
     "Evidence and personal data": ("evidence", "log", "audit", "erase", "privacy"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }
-"""Sections of `tallyhook --help`. Each section has the commands for one kind of work, in the order
-in which people use them."""
+"""Sections of `tallyhook --help`, with their commands in the order of use."""
 
 _WHOLE: Final = 1_000
-"""Maximum number of characters of a command's first sentence in the help. The number is so large
-that no sentence is shortened."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 
@@ -81,7 +76,7 @@ class Commands(TyperGroup):
     """Command group whose help lists each command with its whole first sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands for the help, in sections if this is the whole application."""
+        """Write the list of commands for the help, in sections for the whole application."""
         sections = SECTIONS if ctx.parent is None else {"Commands": tuple(self.commands)}
         for title, names in sections.items():
             with formatter.section(title):
@@ -90,8 +85,8 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. If a value is invalid, remove the prefix that the library adds to the
-        error message."""
+        """Run a command. Remove the library's prefix from the error message about an invalid
+        value."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -219,10 +214,7 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with only the command or group of the first word, or with all.
-
-    Building the whole application takes longer than most commands.
-    """
+    """Return an application with only the first word's command or group, or with all commands."""
     alone = copy(application)
     alone.registered_commands = [
         each
@@ -250,7 +242,6 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Return the exit code for a failed read or write. A closed output pipe counts as success."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0
@@ -259,8 +250,8 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report an internal error and return the exit code. The error's message is not printed,
-    because it may contain phone numbers."""
+    """Report an internal error and return the exit code. The error's message may contain phone
+    numbers, so only its type is printed."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)

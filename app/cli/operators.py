@@ -55,9 +55,9 @@ def invite(
     ] = None,
     by: ByOption = None,
 ) -> None:
-    """Print a link for setting a person's console password. The link works once, within a day.
+    """Print a link for setting a person's console password, also after a forgotten one.
 
-    Use it also to replace a forgotten password.
+    The link works once, within a day.
     """
     from app.access.company_account import refuse_without_passwords
     from app.access.operators import ROLES
@@ -96,9 +96,9 @@ def let_in(
 ) -> None:
     """Print a link that opens the console without a password or company account.
 
-    Use it when nobody can sign in otherwise. The link works once, within ten minutes. The session
-    that it opens lasts one hour. The audit trail records the link as an invitation by the operator
-    whom --by names.
+    Use it when nobody can sign in otherwise. The link works once, within ten minutes, and opens a
+    session of one hour. The audit trail records it as an invitation by the operator whom --by
+    names.
     """
     from app.access.sessions import let_in_link
 
@@ -126,7 +126,7 @@ def vouch_for(
     during set-up.
 
     The two may then approve each other's proposals at once, even if one invited the other. The
-    command is refused if the go-live checklist was ever complete, or if any month is closed.
+    command is refused after the first complete go-live checklist or closed month.
     """
     from app.golive.golive import vouch
 
@@ -149,8 +149,8 @@ def choose_notices_of(
 ) -> None:
     """Choose how a person is notified of assigned breaks and of proposals to approve.
 
-    Each break or proposal causes one notification. The notification is sent immediately, or
-    together with others at 8 in the morning. No notification names a customer.
+    Each causes one notification, sent at once or with others at 8 in the morning. No notification
+    names a customer.
     """
     from app.monitoring.work_notices import PACES, choose_notices
 
@@ -214,11 +214,10 @@ def make_own_token(
     by: ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Make a person's own token and show it once. Commands that use the token act in the person's
-    name.
+    """Make a person's own token and show it once. Commands with the token act in the person's name.
 
     Pass the token in --token-file FILE, in TALLYHOOK_OPERATOR_TOKEN, or to the API. `tokens list`
-    shows the token's name, and `tokens revoke` revokes the token.
+    lists it, and `tokens revoke` revokes it.
     """
     from app.access.tokens import issue_own_token
 
@@ -341,8 +340,7 @@ TRAIL_COLUMNS = ("number", "at", "who", "role", "action", "subject", "reason", "
 
 @audit_group.callback()
 def audit() -> None:
-    """Show the audit trail: who did what, to what, when and why. Entries are only added, never
-    changed."""
+    """Show the audit trail: who did what, to what, when and why. Entries are never changed."""
 
 
 @audit_group.command("list")
@@ -397,8 +395,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Return the sentences that a command prints if it has made a proposal instead of acting at
-    once."""
+    """Return the notice that a command made a proposal instead of acting."""
     from reconcile.instants import format_instant
 
     return (

@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 def print_ledger(
     ledger: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, zone: tzinfo
 ) -> None:
-    """Print a ledger for people, with the plain answer and the next steps first.
-
-    Times of the plain answer are local, because it is read to customers. All others are in UTC.
-
-    records  the shop's records, as JSON values
-    """
+    """Print a ledger for people. Times of the plain answer are local, all others in UTC."""
     from app.core.zones import local_text
 
     ship = "may be fulfilled" if ledger["fulfillable"] else "must not be fulfilled"
@@ -215,8 +210,8 @@ def find(
 ) -> None:
     """Find an order by anything that the customer knows about it.
 
-    A search for a person needs the role support or finance. The audit trail records each such
-    search. The exit code is 5 if nothing is found.
+    A search for a person needs the role support or finance, and is recorded in the audit trail. The
+    exit code is 5 if nothing is found.
     """
     from app.orders.find_orders import find_orders
     from app.orders.sought import understood
@@ -312,11 +307,11 @@ def release_orders(
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Release held orders. Released orders are published, and the shop is notified.
+    """Release held orders: they are published, and the shop is notified.
 
-    An upgrade can bring new rules that make more orders fulfillable. These orders are held until
-    you release them. `orders list --finding held_back` lists held orders. If one of the given
-    orders is not held, no order is released, and the exit code is 5.
+    After an upgrade, new rules can make more orders fulfillable; these orders are held until you
+    release them. `orders list --finding held_back` lists them. If one given order is not held, no
+    order is released, and the exit code is 5.
     """
     from app.core.text import counted
     from app.orders import holds
@@ -356,8 +351,7 @@ def accept_finding(
 ) -> None:
     """Accept a finding of an order.
 
-    The finding stays in the ledger, and needs a person again as soon as new evidence about it
-    arrives.
+    The finding stays in the ledger. New evidence about it makes it need a person again.
     """
     from app.orders import accept_findings
 
@@ -390,7 +384,7 @@ def unmask_orders(
 ) -> None:
     """Propose to see the customers' phone numbers of several orders. This needs your own token.
 
-    Once another operator has approved, `orders numbers` shows the numbers to you alone, for a day.
+    After another operator's approval, `orders numbers` shows the numbers to you alone, for a day.
     """
     from app.cli import operators
     from app.orders.customers import NAME, UnmaskRequest, chosen_orders, propose_unmasking
@@ -424,7 +418,7 @@ def numbers(
 ) -> None:
     """Show the customers' phone numbers that your approved proposal allows you to see.
 
-    This needs your own token. The audit trail records each order that you look at, each time.
+    This needs your own token. The audit trail records every look at an order's number.
     """
     from app.orders.customers import NAME, see_numbers
     from app.wiring.work import proposals_of
@@ -443,7 +437,7 @@ checkout_group = typer.Typer(help="Payments that this installation starts.", no_
 EXIT_CODES: Final = {
     "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
 }  # fmt: skip
-"""Exit codes of a checkout, by state: 0 if the customer can pay, 4 if unknown, else 1."""
+"""Exit codes of a checkout, by state."""
 
 
 @checkout_group.callback()
@@ -475,8 +469,8 @@ def start(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Open the order's checkout session, or return the session that is already open. It is safe to
-    repeat the command.
+    """Open the order's checkout session, or return the open one. The command can safely be
+    repeated.
 
     Exit code 0: the customer can pay · 1: the order is paid, the amount paid is in doubt, its
     session has expired, or the service refuses · 4: nobody knows yet whether the service opened the
@@ -551,8 +545,8 @@ def list_notifications(
     ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List notifications to the shop, newest first. A notification has the same id as the published
-    change in the outcome feed."""
+    """List notifications to the shop, newest first. Their ids equal those of the changes in the
+    outcome feed."""
     from app.orders import notify_shop
 
     chosen = next((each for each in notify_shop.STATES if each == state), None)
@@ -583,7 +577,7 @@ def redeliver(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Send notifications again, with the same ids. If the shop refuses, further attempts follow for
+    """Send notifications again, with the same ids. After a refusal, further attempts follow for
     three days."""
     from app.orders import notify_shop
 

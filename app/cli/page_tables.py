@@ -1,7 +1,4 @@
-"""Tables in Markdown pages that are generated from the program.
-
-`python -m app.cli.page_tables` writes them, config.example.env, and the digest of the verifier.
-"""
+"""Tables in Markdown pages that are generated from the program."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -50,10 +47,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Return the page with a new version of one of its tables. Raise ValueError without that table.
-
-    The old table begins with the first line of `table`, and ends at an empty line.
-    """
+    """Return the page with a new version of one table. Raise ValueError if the page lacks that
+    table."""
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])
     end = next((n for n in range(begin, len(lines)) if not lines[n]), len(lines))

@@ -1,5 +1,4 @@
-"""Output of commands as table, JSON, JSON Lines or CSV. Results go to standard output. Everything
-else goes to standard error."""
+"""Output of commands as table, JSON, JSON Lines or CSV."""
 
 import json
 import os
@@ -41,10 +40,7 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Parse an RFC 3339 time, or a day as its start; None for None. Raise UsageError otherwise.
-
-    option  name of the option, for the message
-    """
+    """Parse an RFC 3339 time, or a day as its start. Raise UsageError for any other text."""
     return None if text is None else _ends(text, option)[0]
 
 
@@ -60,18 +56,14 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Parse the end of a period: an RFC 3339 time, or a whole day; None for None.
-
-    Raise UsageError for any other text.
-    """
+    """Parse the end of a period: an RFC 3339 time, or a whole day. Raise UsageError for any other
+    text."""
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """Parse a deadline: an RFC 3339 time, or a day's last second; None for None.
-
-    Raise UsageError for any other text.
-    """
+    """Parse a deadline: an RFC 3339 time, or a day's last second. Raise UsageError for any other
+    text."""
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
@@ -87,20 +79,14 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a copy of the row with the times of one text in the time zone.
-
-    name  member that holds the text
-    """
+    """Return a copy of the row with the times in one text converted to the zone."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a copy of the row with one time in the time zone.
-
-    name  member that holds the time
-    """
+    """Return a copy of the row with one time converted to the zone."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -123,8 +109,7 @@ OutputOption = Annotated[
 
 
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
-    """Raise UsageError for an output that cannot work: binary output to a terminal, or a file in a
-    missing folder."""
+    """Raise UsageError for binary output to a terminal, or for a file in a missing folder."""
     if binary and path is None:
         raise UsageError(f"{what} is a binary format: give -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
@@ -135,10 +120,8 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Open a new file, private to its owner, which appears when complete; or standard output.
-
-    Raise UsageError if it cannot be written.
-    """
+    """Open a new private file, which appears when complete, or standard output. Raise UsageError on
+    failure."""
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -185,8 +168,6 @@ def print_file(text: str) -> None:
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Return the format in which to print rows, and set the output to UTF-8 unless it is a
-    table."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -221,11 +202,7 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces a command's `**options` by another function's parameters.
-
-    options  function that declares the parameters
-    without  names of parameters to leave out
-    """
+    """Return a decorator that replaces a command's `**options` by another function's parameters."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -249,8 +226,7 @@ def sharing(
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
-    """Print rows in this format. Tables and CSV show only the given columns. JSON has every
-    member."""
+    """Print rows in this format. Tables and CSV show only the given columns."""
     if form is Format.json:
         print(json_text(list(rows), indent=2))
     elif form is Format.jsonl:
@@ -267,19 +243,18 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
 def emit_up_to(
     limit: int, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format
 ) -> None:
-    """Print rows in this format. If there are `limit` rows, also print that there may be more."""
+    """Print rows in this format. Add a note if more rows may follow the `limit`."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
         note(f"There may be more than {these(rows)}: raise --limit.")
 
 
 ROWS_OF_DOCUMENT: Final = 50
-"""Maximum number of rows that a table shows of one part of a document, such as an order's
-events."""
+"""Maximum number of table rows for one part of a document."""
 
 
 def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
-    """Print the last 50 rows as a table, and the number of earlier rows that are not shown."""
+    """Print the last 50 rows as a table, and the number of earlier rows."""
     emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
     if len(rows) > ROWS_OF_DOCUMENT:
         print(
@@ -410,8 +385,7 @@ def note(sentence: str) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Any]:
-    """Show a progress bar if standard error is a terminal. Yield a function `advance(count)`, which
-    moves the bar."""
+    """Show a progress bar on a terminal. Yield a function `advance(count)`, which moves the bar."""
     with _bar() as bar:
         if bar is None:
             yield lambda count: None
@@ -437,18 +411,15 @@ def progress_ahead(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure(label: str) -> Iterator[Any]:
-    """Show a progress bar for work that reports its position. Yield the function `show(done,
-    total)`."""
+    """Show a progress bar. Yield the function `show(done, total)`."""
     with _bar() as bar:
         yield _shown_as(bar, label)
 
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """Show a progress bar for work in two parts, the second without a known total.
-
-    Yield `show(done, total)` for the first and `advance(count)` for the second.
-    """
+    """Show a progress bar for two parts of work. Yield `show(done, total)` for the first part and
+    `advance(count)` for the second."""
     with _bar() as bar:
         show = _shown_as(bar, label)
         if bar is None:
@@ -491,8 +462,7 @@ Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 async def for_people(
     items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Yield the rows as they are to be printed. For tables, the times in sentences are converted to
-    the time zone."""
+    """Yield the rows as they are to be printed. Tables have local times in sentences."""
     async for rows in items:
         people = form is Format.table
         yield [local_sentence(row, zone, name=name) for row in rows] if people else rows
@@ -503,11 +473,7 @@ TABLE_MAX = 1_000
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
-    """Print one JSON document whose last member is a list of any length.
-
-    head  members before the list
-    name  name of the list's member
-    """
+    """Print one JSON document whose last member is a list of any length."""
     indent = None if form is Format.jsonl else 2
     opening = json_text(head, indent=indent).removesuffix("}").rstrip()
     new_line, comma = ("\n  ", ",\n    ") if indent else (" ", ", ")
@@ -523,8 +489,7 @@ async def print_document(head: Mapping[str, Any], items: Items, *, name: str, fo
 
 
 async def print_items(items: Items, *, columns: Sequence[str], form: Format) -> int:
-    """Print a list of any length. Return how many rows were left out, which happens only in
-    tables."""
+    """Print a list of any length. Return the number of rows that a table leaves out."""
     if form is Format.json:
         await _print_array(items)
         return 0

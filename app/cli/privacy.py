@@ -123,8 +123,7 @@ def restore(
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Replace the database by a backup. The service must be stopped. The replaced database is kept
-    beside the new one. Erasures made since the backup are read from the journal of erasures and
-    repeated."""
+    beside the new one, and erasures since the backup are repeated from their journal."""
     from app.config.database_url import sqlite_file
     from app.config.load import load_settings
     from app.privacy.backup import restore as put_back
@@ -176,13 +175,8 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return which losses a person accepts in a restore, each None if not accepted.
-
-    The first value accepts a missing journal of erasures; the second is the reason for accepting a
-    gap.
-
-    Raise UsageError if an option lacks its reason, or a reason its option.
-    """
+    """Return the accepted losses of a restore: a missing journal of erasures, and a gap. Raise
+    UsageError for an option without reason, or a reason without option."""
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):
@@ -192,18 +186,15 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason for accepting a gap, or None if it is not accepted.
-
-    Raise UsageError for --accept-gap without a reason, or a reason without --accept-gap.
-    """
+    """Return the reason for accepting a gap, if accepted. Raise UsageError unless option and reason
+    come together."""
     if said != bool(reason.strip()):
         raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None
 
 
 def tell_gap(found: FoundGap | None) -> None:
-    """Print the gap that was accepted, which is a period with possibly lost deliveries. Print
-    nothing if there is no gap."""
+    """Print the accepted gap, a period with possibly lost deliveries, if there is one."""
     if found is not None:
         printing.note(f"The gap is accepted and recorded: {found.sentence()}.")
 
@@ -245,10 +236,10 @@ def prune(
 ) -> None:
     """Delete the bodies and headers of settled orders' deliveries, as `serve` does by itself.
 
-    Deliveries about no order and no payment, such as a customer's new address, are deleted after
-    the same number of days. Unreadable deliveries, and payments of no order, stay: they need a
-    person's attention. Unsealed data is sealed first. Other data is kept for other times: see
-    TALLYHOOK_RETENTION_DAYS and the settings that follow this setting.
+    Deliveries about no order and no payment, such as a customer's new address, are deleted after as
+    many days. Unreadable deliveries and payments of no order stay, because they need a person.
+    Unsealed data is sealed first. TALLYHOOK_RETENTION_DAYS and the settings after it say how long
+    other data is kept.
     """
     from app.config.load import load_settings
     from app.context.configured import compile_sources
@@ -338,16 +329,14 @@ def erase(
 ) -> None:
     """Erase a customer's personal data: bodies, headers, phone numbers and session requests.
 
-    Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. Some data must
-    stay for now, such as unread deliveries. Such data is listed with the reason, hidden from
-    searches, and erased automatically as soon as possible. The exit code is then 1, unless
-    bookkeeping is the only reason.
+    Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. Data that must
+    stay for now, such as unread deliveries, is listed with the reason, hidden from searches, and
+    erased as soon as possible. The exit code is then 1, unless bookkeeping is the only reason.
 
-    With an operator's own token, the command makes a proposal. The person who approves the proposal
-    types the number again.
+    With an operator's own token, the command makes a proposal. The person who approves it types the
+    number again.
 
-    The command searches every column and the attached files for a number or an address, so it reads
-    the whole database.
+    The command reads the whole database and the attached files.
     """
     from app.config.database_url import sqlite_file
     from app.config.load import load_settings
@@ -522,11 +511,11 @@ def export_copy(
 ) -> None:
     """Write a copy of all that is kept about a person.
 
-    Begin with the copy's file index.html. It names the kept data, its origin, its dates and the
-    legal ground. Other people's phone numbers, email addresses and known names are masked. Search
-    the copy for names in free texts before you hand it out. Attached PDFs and pictures are listed.
-    The copy contains these attachments only with --with-attachments, and nothing in them is masked.
-    The copy also contains data that an erasure had to keep.
+    Begin with index.html, which names the kept data, its origin, its dates and the legal ground.
+    Other people's phone numbers, email addresses and known names are masked. Search free texts for
+    names before you hand the copy out. Attached PDFs and pictures are listed; with
+    --with-attachments the copy contains them, unmasked. Data that an erasure had to keep is
+    included.
 
     With an operator's own token, the command makes a proposal. After its approval, run the command
     again with --proposal and --out.

@@ -131,10 +131,14 @@ def run(
     Without --from, --to, --as-of and --rules, the run opens new breaks, and closes breaks that new
     evidence has resolved. With any of these options, it changes no break.
 
-    The totals have six sides. `book` contains the lines of the order book. `takings` contains the
-    captured payments, compared with the book. `settlement` contains the captured payments, compared
-    with the statements. `statement` contains the lines of the statements. `payouts` contains the
-    sums of the statements' payouts, compared with the bank. `bank` contains the booked bank lines.
+    The totals have six sides:
+
+    book        lines of the order book
+    takings     captured payments, compared with the book
+    settlement  captured payments, compared with the statements
+    statement   lines of the statements
+    payouts     sums of the statements' payouts, compared with the bank
+    bank        booked bank lines
     """
     from app.finance.reconcile_period import RunRequest
 
@@ -179,10 +183,6 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Return a message on what an interrupted run has stored.
-
-    number  number of the stored run, if any
-    """
     if number is not None:
         return (
             f"Interrupted while printing. Run {number} is stored: `tallyhook reconcile show "
@@ -238,8 +238,7 @@ def preview(
     ],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show which matches other rules would add, lose and change, with amounts. Nothing is
-    stored."""
+    """Show which matches other rules would add, lose and change. Nothing is stored."""
     from app.finance.match_rules import RulesPreview, preview_rules
     from app.finance.reconcile_rows import rows_ahead
 
@@ -307,8 +306,8 @@ def save(
         ),
     ] = "",
 ) -> None:
-    """Save the rules of a file for future runs. Run `reconcile preview` first to see the effect. If
-    the present rules limit what one person may do, the command makes a proposal instead."""
+    """Save a file's rules for future runs, or propose this if the present rules limit one person.
+    Run `reconcile preview` first to see the effect."""
     from app.access.proposal import Proposal
     from app.finance.match_rules import save_rules
 
@@ -361,8 +360,8 @@ def suggest(
 ) -> None:
     """Print fee rules that explain a month's statement lines, as TOML.
 
-    The rules distinguish lines by method, scheme, card type, card country and channel, if the
-    statement contains these. Compare the rules with your contract before you save them.
+    The rules distinguish method, scheme, card type, card country and channel, as far as the
+    statement states them. Compare the rules with your contract before you save them.
     """
     from app.finance.fee_suggestions import suggest_fees
 

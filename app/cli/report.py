@@ -38,8 +38,7 @@ USUAL_JOURNAL = JournalName(JOURNAL_FORMATS[0])
 
 
 class BasisName(StrEnum):
-    """Date by which money is assigned to a period: the provider's date, the date of arrival here,
-    or the payout's date."""
+    """Date by which money belongs to a period: the provider's, the arrival's or the payout's."""
 
     captured = "captured"
     received = "received"
@@ -79,8 +78,8 @@ def report_period(
 ) -> None:
     """Report on a period: control totals, outcomes, breaks, late changes and fees.
 
-    The same evidence and the same --as-of give the same bytes in every format. The exit code is 1
-    if the control totals do not agree.
+    Equal evidence and --as-of give equal bytes. The exit code is 1 if the control totals do not
+    agree.
     """
     from app.finance.closed_periods import closed_within
     from app.finance.report_period import report_period
@@ -132,13 +131,12 @@ def report_journal(
 ) -> None:
     """Write a journal of a period's payments, as balanced double entries.
 
-    Payments and refunds are posted against Assets:Receivable. Your own books post your invoices and
-    their taxes to the same account. With revenue_at = "fulfilment" in the file of accounts,
-    payments are posted against Liabilities:CustomerDeposits, and to Income:Sales when the order is
-    fulfilled.
+    Payments and refunds are posted against Assets:Receivable, like the invoices and taxes in your
+    own books. With revenue_at = "fulfilment" in the file of accounts, payments are posted against
+    Liabilities:CustomerDeposits, and to Income:Sales when the order is fulfilled.
 
-    Payments, refunds and lost disputes are posted on the provider's dates, settlements on the
-    statement's dates, and write-offs on the day they were accepted.
+    Payments, refunds and lost disputes have the provider's dates, settlements the statement's.
+    Write-offs are dated on the day of their acceptance.
     """
     from app.finance.reports.accounts import merchant_accounts
     from app.finance.reports.journal import write_journal
@@ -222,9 +220,9 @@ def close_month(
 ) -> None:
     """Close a month: store its report and journal, with their evidence, permanently.
 
-    Months are closed in order, without gaps. No month before the first closed month can be closed
-    later. If the rules in force require two people, the closing becomes a proposal. The exit code
-    is 1 if something prevents the closing. Every reason is listed, with what to do.
+    Months are closed in order, without gaps, from the first closed month on. If the rules require
+    two people, the closing becomes a proposal. The exit code is 1 if something prevents the
+    closing; every reason is listed, with what to do.
     """
     from app.access.proposal import Proposal
     from app.finance.close_period import CloseRequest, close_period
@@ -282,7 +280,7 @@ def show_ready(
     """List all conditions for closing a month, and whether each condition is met.
 
     The exit code is 1 if a condition is not met. Two people together may still close the month with
-    `period close --except LINE=REASON`. While deliveries are unread, nobody can close the month.
+    `period close --except LINE=REASON`, but not while deliveries are unread.
     """
     from app.finance.close_period import CloseRequest, against_closing
     from reconcile.reporting.closing import closing_lines

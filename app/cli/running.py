@@ -1,5 +1,4 @@
-"""Functions that run a command's operation. They load the settings, open the store, start the event
-loop, and find the operator's name."""
+"""Run a command's operation: load settings, open the store, and start the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end on a new event loop, and return its result."""
+    """Run a coroutine on a new event loop, and return its result."""
     import asyncio
 
     try:
@@ -42,13 +41,8 @@ def with_context(
     purpose: Literal["alone", "writing", "reading"] = "reading",
     loaded: Settings | None = None,
 ) -> Result:
-    """Load the settings, open the store, and call `use` with the context. Return its result.
-
-    A note is printed if accepted deliveries are unread.
-
-    purpose  `alone` if no other process may use the store
-    loaded  the settings, if they are already loaded
-    """
+    """Call `use` with a new context, and return the result. The purpose is `alone` if no other
+    process may use the store."""
     from app.access.operators import asking_by_token
     from app.config.load import load_settings
     from app.core.logs import configure_logging
@@ -73,8 +67,7 @@ def reading(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call an operation with a context that can read, and with these arguments. Return its
-    result."""
+    """Call an operation with a context that can read. Return its result."""
     return with_context(lambda context: use(context, *args, **options))
 
 
@@ -83,8 +76,7 @@ def writing(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call an operation with a context that can write, and with these arguments. Return its
-    result."""
+    """Call an operation with a context that can write. Return its result."""
     return with_context(lambda context: use(context, *args, **options), purpose="writing")
 
 
@@ -103,8 +95,7 @@ def processes(chosen: int | None, *, most: int) -> int:
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""Environment variable that contains an operator's token. There is no option for the token itself,
-because other users can see command lines."""
+"""Environment variable for an operator's token. An option would show the token in command lines."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
 
@@ -112,10 +103,8 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token from --token-file or the environment, if any.
-
-    Raise UsageError if the file cannot be read.
-    """
+    """Return the operator's token from --token-file or the environment. Raise UsageError for an
+    unreadable file."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None

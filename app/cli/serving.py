@@ -58,11 +58,8 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play the scenario in this file. Exit with 1 if a result differs from the expected one.
-
-    speed  factor by which time runs faster
-    token  token for the service's API; None to compare nothing
-    """
+    """Play the scenario in this file. Exit with 1 if a result differs. Without a token, nothing is
+    compared."""
     import anyio
 
     from app.sandbox.playing import Stage, play_script, read_script
@@ -223,8 +220,8 @@ def console(
     """Serve the console: web pages for finance, support and the shop's developer. The command
     `serve` must run, too.
 
-    If other machines are to reach the console, set TALLYHOOK_CONSOLE__PUBLIC_URL, and invite a
-    person with `operators invite`.
+    To use the console from other machines, set TALLYHOOK_CONSOLE__PUBLIC_URL, and invite a person
+    with `operators invite`.
     """
     from app.config.load import load_settings
     from app.core.child_processes import taken_over
@@ -279,8 +276,8 @@ def worker(
         ),
     ] = False,
 ) -> None:
-    """Read the inbox, fold due orders, seal and notify the shop. Run this command if several
-    receivers share one PostgreSQL database. On SQLite, `serve` does this work itself."""
+    """Read the inbox, fold due orders, seal and notify the shop. Run this if several receivers
+    share one PostgreSQL database. On SQLite, `serve` does this work itself."""
     from app.config.load import load_settings
     from app.core.child_processes import Parent, give_way_to_parent, taken_over
     from app.core.logs import configure_logging

@@ -101,10 +101,9 @@ def check(
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Check that every layer of the store agrees with the layer below it. The lowest layer is the
-    database file, and the highest is people's decisions. The command names the first rows that do
-    not agree. The check takes a minute for two million deliveries if the file fits into memory, and
-    twice as long if it does not."""
+    """Check that every layer of the store agrees with the layer below it, from people's decisions
+    down to the database file. The command names the first rows that do not agree. Two million
+    deliveries take a minute if the file fits into memory, else two."""
     from app.config.load import load_settings
     from app.context.configured import compile_sources
     from app.database.engine import is_sqlite, read_ahead, sqlite_path
@@ -139,9 +138,9 @@ def create(
         ),
     ] = False,
 ) -> None:
-    """Create an SQLite database where there is none. `serve` does this automatically the first
-    time. `serve` refuses if an earlier database is missing. In this case, put the file back,
-    restore a backup, or confirm here that the earlier data is not needed."""
+    """Create an SQLite database where there is none, as `serve` does the first time. If an earlier
+    database is missing, `serve` refuses: put the file back, restore a backup, or confirm here that
+    the earlier data is not needed."""
     from app.config.load import load_settings
     from app.wiring.opening import create_database
 
@@ -151,9 +150,8 @@ def create(
 
 @group.command("distribute")
 def distribute() -> None:
-    """Distribute deliveries and events, the largest tables, over the nodes of a Citus cluster. All
-    other tables stay on the coordinator. First install the Citus extension, add the cluster's
-    nodes, and stop the services."""
+    """Distribute deliveries and events, the largest tables, over the nodes of a Citus cluster.
+    First install the Citus extension, add the cluster's nodes, and stop the services."""
     from app.config.load import load_settings
     from app.wiring.opening import distribute_database
 
@@ -166,11 +164,10 @@ def distribute() -> None:
 
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGap = "") -> None:
-    """Let an SQLite database continue with the inbox file that is now beside it, after the earlier
-    inbox file was lost or replaced. All deliveries in the present file count as unread. Deliveries
-    that the database already has are skipped. If the earlier file is missing or was cut off,
-    deliveries that were acknowledged but not read yet may be lost. The command describes the
-    possible loss, and you must accept it. The service must be stopped."""
+    """Let an SQLite database continue with the inbox file now beside it, after the earlier file was
+    lost or replaced. Its deliveries count as unread; those that the database already has are
+    skipped. Acknowledged but unread deliveries of the earlier file may be lost: the command
+    describes the loss, and you must accept it. The service must be stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 
@@ -202,8 +199,8 @@ def restored(
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Finish a restore that was made with pg_restore or a base backup, or a takeover that may have
-    lost data. Run this command before you start the service. New revisions then get higher numbers
-    than all earlier ones. Erasures are repeated from the journal of erasures."""
+    lost data. Run this before you start the service. New revisions get higher numbers than all
+    earlier ones, and erasures are repeated from their journal."""
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found
@@ -300,8 +297,8 @@ def prove(
     seed: Annotated[int, typer.Option(help="Random seed for shuffling.")] = 0,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Prove that the arrival order and repetition of deliveries do not change a ledger. The command
-    folds stored histories shuffled, duplicated and split, and compares the ledgers."""
+    """Prove that the order and repetition of deliveries do not change a ledger. The command folds
+    shuffled, duplicated and split histories, and compares the ledgers."""
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:

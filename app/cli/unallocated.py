@@ -125,10 +125,9 @@ def assign(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Assign a payment to an order. If a second person must approve, this becomes a proposal.
+    """Assign a payment to an order, or propose this if a second person must approve.
 
-    A payment for two orders is not supported. Assign it to one order, and book the other order by
-    hand.
+    A payment cannot be divided: assign it to one order, and book the other by hand.
     """
     _place(
         payment,
@@ -144,8 +143,7 @@ def withdraw(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Withdraw a decision about a payment. If a second person must approve, this becomes a
-    proposal."""
+    """Withdraw a decision about a payment, or propose this if a second person must approve."""
     _place(
         payment,
         {"kind": "withdraw", "replaces": replaces, "reason": reason, "by": by},
@@ -175,8 +173,7 @@ def dismiss(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Propose to dismiss a payment, which means that the payment belongs to no order. A second
-    person must approve this."""
+    """Propose to dismiss a payment that belongs to no order. A second person must approve this."""
     _place(
         payment,
         {"kind": "dismiss", "dismiss": as_, "to": to, "replaces": replaces, "reason": reason}

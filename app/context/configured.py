@@ -27,18 +27,13 @@ if TYPE_CHECKING:
     from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
-"""Maximum tolerance in seconds that a merchant's own profile may set in a live environment.
-
-The tolerance is the time between a delivery's signature and its arrival. A longer one would let an
-old delivery be replayed after its event was deleted.
-"""
+"""Maximum tolerance of a merchant's own profile in live, in seconds. A longer tolerance would allow
+replays of deleted deliveries."""
 
 
 def keep_profiles(settings: Settings) -> None:
-    """Store the text of the merchant's own profiles in the settings, for all processes.
-
-    Unreadable files are left to `compile_sources`.
-    """
+    """Store the text of the merchant's own profiles in the settings. Unreadable files are
+    skipped."""
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -68,10 +63,7 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
 
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
-    """Return the credentials that the provider sends with its requests.
-
-    Their names are `webhook`, or begin with `webhook_`.
-    """
+    """Return the credentials that the provider sends with its requests."""
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -99,10 +91,8 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
-    """Return a client for each source whose provider must be asked, by source name.
-
-    Raises ConfigurationError that names every missing credential.
-    """
+    """Return a client for each source whose provider must be asked. Raises ConfigurationError that
+    names every missing credential."""
     from app.providers.provider_client import ProviderClient  # only the service asks
 
     return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}
@@ -130,10 +120,8 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
 
 
 def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
-    """Compile every configured source. Raises ConfigurationError with the mistakes of all.
-
-    phone_key  key for digests of customers' phone numbers, if any
-    """
+    """Compile every configured source. Raises ConfigurationError with the mistakes of all
+    sources."""
     sources, problems = {}, []
     for name, given in settings.sources.items():
         variable = f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE"
@@ -211,10 +199,7 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the setting ONLY, with the full location of each member.
-
-    A path without a kind refers to the body.
-    """
+    """Return the setting ONLY with full locations. A path without a kind refers to the body."""
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member
@@ -225,8 +210,7 @@ def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[s
 
 
 def ways_to_tell_apart(profile: Profile) -> str:
-    """Return the names of settings that distinguish several shops on one account, the best
-    first."""
+    """Return the settings that distinguish several shops on one account, the best first."""
     account = profile.account.where or (profile.fetch_back and profile.fetch_back.account)
     return ("ACCOUNT, " if account else "") + "ONLY or LINK_BY"
 
@@ -265,7 +249,6 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of the setting ONLY, whose members must prove an event's shop."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -293,21 +276,13 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """Keys in one setting of a source.
-
-    accounts  accounts of the source if they share one key; else empty
-    """
-
     variable: str
     keys: frozenset[bytes] = field(repr=False)
     accounts: frozenset[str]
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return a problem for each key that is in two settings.
-
-    With such a key, one delivery could count as two payments.
-    """
+    """Return a problem for each key in two settings. Such a key could count one payment twice."""
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):
@@ -346,10 +321,8 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """Return the source that signs the requests of a settings section.
-
-    Raises ConfigurationError if the section's secret cannot sign.
-    """
+    """Return the source that signs a settings section's requests. Raises ConfigurationError for a
+    secret that cannot sign."""
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]

@@ -1,7 +1,4 @@
-"""Context of an operation: the settings, the open database, the policy and the clock.
-
-`Work` runs an operation in a separate process with its own context.
-"""
+"""Context of an operation: the settings, the open database, the policy and the clock."""
 
 from __future__ import annotations
 
@@ -47,11 +44,8 @@ class AppContext:
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key for digests of phone numbers, if there is one.
-
-        Without it, numbers are neither stored nor found. Raises ConfigurationError if it cannot be
-        read.
-        """
+        """Return the key for digests of phone numbers, if configured. Raises ConfigurationError for
+        an unreadable key."""
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
@@ -67,8 +61,7 @@ class AppContext:
 
     @property
     def calendar_zone(self) -> tzinfo:
-        """Return the time zone in which days and months are counted: the merchant's zone, or else
-        UTC."""
+        """Return the time zone of days and months: the merchant's zone, or else UTC."""
         return self.zone or UTC
 
     @property
@@ -90,11 +83,9 @@ class Work(Protocol):
         *args: Words.args,
         **words: Words.kwargs,
     ) -> Result:
-        """Call a function of a module, perhaps in another process, and return its result.
-
-        Arguments and result must be picklable. Raises the function's UsageError, NotFoundError or
-        UnreachableError, and UnreachableError if the process died or took too long.
-        """
+        """Call a function, perhaps in another process, and return its result. Arguments and result
+        must be picklable. Raises the function's errors, and UnreachableError after a crash or
+        timeout."""
         ...
 
 
@@ -111,10 +102,5 @@ class Elsewhere(Protocol):
         too_long: str = "it took too long",
     ) -> Work:
         """Return an object that runs up to `at_once` operations at a time in other processes.
-
-        purpose   purpose for which each process opens the database
-        died      message if a process ended too early
-        most_s    maximum seconds of an operation; None for no limit
-        too_long  message if an operation took longer
-        """
+        `most_s` is the time limit in seconds."""
         ...

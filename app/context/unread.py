@@ -11,10 +11,8 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Number, bytes, and oldest and newest arrival of the inbox's unread deliveries.
-
-    copied_up_to  date of the newest commit that a standby has replayed; None on a primary
-    """
+    """Number, size and arrivals of the inbox's unread deliveries. `copied_up_to` is None on a
+    primary."""
 
     records: int = 0
     size: int = 0
@@ -23,8 +21,7 @@ class Backlog:
     copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
-        """Check whether the newest unread delivery is dated in the future, because a clock was
-        fast."""
+        """Check whether the newest unread delivery is dated in the future."""
         return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
     def __add__(self, other: Backlog) -> Backlog:
@@ -53,10 +50,7 @@ class UnreadInbox(Protocol):
     """Interface of the inbox for all code except the receiver and the reader."""
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """Return the number, bytes and arrivals of unread deliveries.
-
-        up_to  last row numbers; deliveries in later rows are left out
-        """
+        """Return the number, bytes and arrivals of unread deliveries."""
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
@@ -65,8 +59,7 @@ class UnreadInbox(Protocol):
         ...
 
     async def kept_bytes(self) -> int:
-        """Return the size in bytes of the rows of a SQLite inbox that were read but not yet
-        deleted."""
+        """Return the bytes of the inbox rows that were read but not deleted."""
         ...
 
     async def tidy(self) -> bool:

@@ -1,5 +1,4 @@
-"""Import order books, statements and bank files, and match them with ledgers. The package also
-reports on periods and closes months."""
+"""Import order books, statements and bank files, match them with ledgers, and report on periods."""
 
 __all__ = (
     "bank_balances",

@@ -1,9 +1,9 @@
 """Bank statements whose balances do not agree with their entries or the previous statement.
 
-1 refuse   the statement, if its entries and balances differ (`files/banks`)
+1 refuse   the statement with the difference
 2 propose  to accept exactly this difference of this file
 3 import   the file again after the approval
-4 judge    whether the next statement begins with the stated closing balance
+4 judge    whether the next statement begins with the stated balance
 """
 
 import hashlib
@@ -38,10 +38,7 @@ SHOWN: Final = 3
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
-    """Convert complete balances of bank statements to minor units.
-
-    account  account of statements that name none
-    """
+    """Convert complete balances of bank statements to minor units."""
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
         if not (each.opened and each.closed) or each.opening is None or each.closing is None:
@@ -74,11 +71,7 @@ def _subject(sha256: str, differs: Balances) -> str:
 
 
 async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
-    """Return the id of the approved proposal that accepts a statement's difference, or None.
-
-    sha256   digest of the statement's file
-    differs  its balances
-    """
+    """Return the approved proposal that accepts a statement's difference, or None."""
     async with context.database.reading() as connection:
         found = await approved_proposal_of(connection, kind=KIND, subject=_subject(sha256, differs))
     return None if found is None else found.id
@@ -107,13 +100,8 @@ async def propose_difference(
     reason: str,
     by: str | None,
 ) -> Proposal:
-    """Propose to import a bank statement although its balances do not agree with its entries.
-
-    file    name of the file that contains the statement
-    sha256  digest of this file
-
-    Raise UsageError for an unacceptable reason, and the errors of `propose`.
-    """
+    """Propose to import a bank statement with a difference. Raise UsageError for an unacceptable
+    reason."""
     check_reason(reason, countries=context.countries)
     account = account_name(differs.account) or "without a name"
     async with context.database.writing() as connection:
@@ -135,10 +123,8 @@ async def propose_difference(
 
 
 def difference_kind(context: AppContext) -> ProposalKind:
-    """Return the kind of proposal that accepts a difference of balances.
-
-    An approval imports nothing: the file must be imported again.
-    """
+    """Return the kind of proposal that accepts a difference of balances. An approval imports
+    nothing: the file must be imported again."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -161,7 +147,7 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return up to SHOWN sentences on statements that do not continue a balance, or confirm one."""
+    """Return sentences on statements that confirm or contradict the previous balance."""
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
     accounts = {each.account for each in found}
@@ -196,10 +182,7 @@ async def notes_on_joins(
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
-    """Return the balances of all bank statements as documents, sorted by account and day.
-
-    `state` says whether the next statement continues.
-    """
+    """Return the balances of all bank statements, sorted by account and day."""
     async with context.database.reading() as connection:
         known = await standing_balances(connection, as_of=context.clock.now())
     return [

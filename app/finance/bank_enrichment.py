@@ -1,14 +1,5 @@
-"""Import bank files of one account in several formats.
-
-One format creates the account's lines; the others add texts to these lines.
-
-    1 decide   whether a file creates lines of an account or enriches them
-    2 find     the line that has an entry's account, amount and bank's reference
-    3 fill     the line's missing reference, counterparty or text
-
-Only equal bank's references (AcctSvcrRef of CAMT, //reference of MT940) show that two entries are
-one booking.
-"""
+"""Import bank files of one account in several formats. One format creates the account's lines;
+other formats only add texts to these lines."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,8 +17,6 @@ from reconcile.instants import Instant
 
 _COLUMNS: Final = tuple(BankForm.STAGED)
 _TEXTS: Final = 3
-"""Number of text columns at the end of a bank line's row. An empty text may be filled from another
-file."""
 
 
 async def accounts_to_enrich(
@@ -36,19 +25,9 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts whose existing lines this file only enriches.
-
-    Each value is the error message for a file of which no entry fits an existing line.
-
-    - A notification (CAMT.054) never adds lines.
-    - A report within the day adds lines if no other format has lines of the account.
-    - Any other file adds lines if no other format has lines of its days.
-
-    lines        the days of each account that the file covers
-    booked_days  returns the days on which the file has bookings of an account
-
-    Raise UsageError if a booking would count twice or be left out.
-    """
+    """Return the accounts whose existing lines this file only adds texts to. Each value is the
+    error message if no entry fits. Raise UsageError if a booking would count twice or be left
+    out."""
     found = dict[str, str]()
     for line in lines:
         if line.format is None or line.first_day is None or line.last_day is None:
@@ -98,14 +77,8 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace each staged entry by the bank line that it fits, and fill the line's missing texts.
-
-    Return a note on each account. An entry that fits no line or several lines is deleted.
-
-    accounts  result of `accounts_to_enrich`
-
-    Raise UsageError for an account if none of its entries fits a line.
-    """
+    """Replace staged entries by existing bank lines, fill missing texts, and return notes. Raise
+    UsageError for an account without a fitting entry."""
     of, entry = 1 + _COLUMNS.index("account"), 1 + _COLUMNS.index("entry")
     filled, contents, gone = dict[str, Row](), dict[str, Row](), list[int]()
     alone, read = Counter[str](), Counter[str]()
