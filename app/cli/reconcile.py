@@ -131,14 +131,10 @@ def run(
     Without --from, --to, --as-of and --rules, the run opens new breaks, and closes breaks that new
     evidence has resolved. With any of these options, it changes no break.
 
-    The totals have six sides:
-
-    book        lines of the order book
-    takings     captured payments, compared with the book
-    settlement  captured payments, compared with the statements
-    statement   lines of the statements
-    payouts     sums of the statements' payouts, compared with the bank
-    bank        booked bank lines
+    The totals have six sides. `book` has the order book's lines, `statement` the statements' lines,
+    and `bank` the booked bank lines. `takings` compares the captured payments with the book,
+    `settlement` compares them with the statements, and `payouts` compares the statements' payouts
+    with the bank.
     """
     from app.finance.reconcile_period import RunRequest
 

@@ -27,7 +27,7 @@ from reconcile.money import Money, to_json
 T = TypeVar("T")
 
 KEPT_MOST: Final = 50_000
-"""Maximum number of matched bank lines in the cache, which then takes about 50 MB."""
+"""Maximum number of matched bank lines in the cache."""
 
 GOOD_FOR: Final[Duration] = MINUTE
 """Time for which matched bank lines are cached, even if a deadline passes."""
@@ -118,11 +118,7 @@ def payout_document(payout: Payout) -> PayoutDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookedPage:
-    """Page of bank lines.
-
-    counts  number of lines in each bucket, on all pages together
-    more    whether further lines follow
-    """
+    """Page of bank lines. `counts` has the number of lines in each bucket on all pages."""
 
     lines: list[Booked]
     counts: Mapping[Bucket, int]
@@ -131,12 +127,7 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """Cache of all matched bank lines, valid for GOOD_FOR unless the audit trail grows.
-
-    mark   state of the audit trail when the lines were matched
-    asked  instant of the lines; None for the present
-    at     when the lines were matched; None if nothing is cached
-    """
+    """Cache of all matched bank lines, valid for GOOD_FOR unless the audit trail grows."""
 
     mark: str = ""
     asked: Instant | None = None
@@ -166,17 +157,8 @@ async def booked_page(
     limit: int,
     kept: KeptMatch | None = None,
 ) -> BookedPage:
-    """Return bank lines with their matches as known at an instant, newest first.
-
-    as_of   the instant; None for now
-    stands  bucket of the lines; None for all
-    line    id of the only line to return, in any version
-    after   id of the line before the page; empty for the first page
-    skip    number of further lines to skip
-    kept    cache for the next pages
-
-    Raise NotFoundError for an unknown `line`, and UsageError if bank lines cannot be matched.
-    """
+    """Return one page of bank lines with their matches, newest first. Raise NotFoundError for an
+    unknown `line`, and UsageError for a failed matching."""
     show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
     return await _matched(context, as_of, show, kept=kept)
 
@@ -189,14 +171,8 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """Return bank lines with their matches as known at an instant, newest first.
-
-    as_of   the instant; None for now
-    stands  bucket of the lines; None for all
-    after   id of the line before the first; empty for the newest lines
-
-    Raise the errors of `booked_page`.
-    """
+    """Return bank lines with their matches as known at an instant, newest first. Raise the errors
+    of `booked_page`."""
     page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
     return page.lines
 
@@ -234,11 +210,8 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return the bank lines with one of the subjects, or matched with one of the payouts or orders.
-
-    subjects  bank lines' ids without a version
-    orders    subjects of the orders' book lines
-    """
+    """Return the bank lines with one of these subjects, payouts or orders. `orders` has subjects of
+    book lines."""
     if not (subjects or payouts or orders):
         return []
 
@@ -255,8 +228,7 @@ async def booked_with(
 
 
 async def named_lines(context: AppContext, names: Iterable[str]) -> dict[str, BankLine]:
-    """Return the bank lines with these names. The keys are the lines' subjects, which are ids
-    without a version."""
+    """Return the bank lines with these names, by subject."""
     async with context.database.reading() as connection:
         found = await bank_store.bank_lines_named(connection, names, as_of=context.clock.now())
     return {subject_of(each.line_id): each for each in found}
@@ -270,7 +242,7 @@ def bank_words(line: BankLine) -> str:
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """Return one bank line with its matches. Raise NotFoundError if there is no such line."""
+    """Return one bank line with its matches. Raise NotFoundError for an unknown line."""
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 
@@ -291,8 +263,6 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank lines in a thread, and return `use(lines)`. The server can answer other
-    requests meanwhile."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

@@ -1,8 +1,4 @@
-"""Read bank lines, balances of bank statements, and payouts, as known at an instant.
-
-A payout is the sum of the statement lines that name it. Equal bookings of a bank line differ by
-their position (`ordinal`).
-"""
+"""Read bank lines, statement balances and payouts, as known at an instant."""
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -38,11 +34,10 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Number of line versions that one step of a text search reads. A step takes about 0.15 seconds."""
+"""Number of line versions that one step of a text search reads."""
 
 STRETCHES: Final = 10
-"""Maximum number of steps in one text search. A search takes one to two seconds, and a person can
-continue it."""
+"""Maximum number of steps in one text search, which a person can continue."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "
@@ -108,13 +103,8 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return the unrestricted bank lines whose texts contain these words, newest first.
-
-    After a complete search, the second result is None. Otherwise, lines booked before this instant
-    were not searched.
-
-    before  only lines booked before this instant
-    """
+    """Return the bank lines whose texts contain these words, newest first. The second result is
+    None after a complete search; otherwise, lines booked before this instant were not searched."""
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
     found, until = list[BankLine](), LATEST if before is None else before
@@ -158,10 +148,7 @@ PayoutName = tuple[str, str, str]
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
-    """Return every payout that statement lines name, as known at an instant.
-
-    Its amount is the sum of its lines, or of withdrawals.
-    """
+    """Return every payout that statement lines name, as known at an instant."""
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
@@ -189,10 +176,8 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return final amount, withdrawn amount and time of the last line of each payout from a wallet.
-
-    Minor units; money returned to the wallet is not in the final amount.
-    """
+    """Return final amount, withdrawn amount and last line's time of each wallet payout. Amounts are
+    minor units."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     rows = await connection.execute(text(_WITHDRAWN), values)
     return {
@@ -274,7 +259,6 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances of bank statements. Balances whose import had been withdrawn by the
-    instant are left out."""
+    """Return the balances of bank statements without withdrawn imports."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

@@ -1,8 +1,4 @@
-"""Read the lines of order books in key order, as known at an instant.
-
-A line is what the books state about one reference of one kind. Its id, `bok_` and 20 hex digits,
-stays equal in all versions.
-"""
+"""Read the lines of order books in key order, as known at an instant."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
@@ -35,14 +31,7 @@ _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NU
 async def book_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield the order book's lines known at an instant, in batches and sorted by key.
-
-    Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
-    refunded_at, method).
-
-    first   the lowest key
-    beyond  the key before which to end; None for no limit
-    """
+    """Yield the order book's lines known at an instant, in batches sorted by key."""
     values: dict[str, Any] = {
         "first": first,
         "number": await import_store.newest_published(connection, as_of=as_of),
@@ -55,19 +44,14 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Return the order book's rows with these keys. The rows have the same columns as in
-    `book_rows`."""
+    """Return the order book's rows with these keys, in the columns of `book_rows`."""
     return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order-book lines that bank lines can pay, because no provider handles their
-    method.
-
-    named  subjects of further lines to return
-    """
+    """Return the order-book lines that no provider handles, so that bank lines can pay them."""
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
     rows = await lines_known(connection, "book", _ROW, as_of=as_of, method=chosen, line=named)
@@ -120,10 +104,7 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return the keys of line versions that have one of these phone numbers.
-
-    keys  orders whose versions with any number are returned, too
-    """
+    """Return the keys of line versions with one of these phone numbers or orders."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})
@@ -132,10 +113,7 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return the sorted keys of versions with a phone number that were imported before an instant.
-
-    after  key after which to begin
-    """
+    """Return the sorted keys of old line versions with a phone number."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),

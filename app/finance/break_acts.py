@@ -1,7 +1,4 @@
-"""Do what people decide about breaks: assign, comment, accept, match by hand, undo a match.
-
-Each act is one transaction with an audit entry. Large amounts need a second person.
-"""
+"""Do what people decide about breaks. Each act is one transaction with an audit entry."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
@@ -93,12 +90,8 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """Break with its history and present state.
-
-    seen   its content in the requested or last run
-    steps  its history
-    life   its present state
-    """
+    """Break with its history and present state. `seen` is the content in the requested or last
+    run."""
 
     identity: str
     seen: breaks.Break
@@ -172,8 +165,7 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield the breaks that a run found, in batches sorted by id. Each break has its present
-    state."""
+    """Yield the breaks that a run found, in batches sorted by id."""
     while True:
         async with context.database.reading() as connection:
             found = await break_store.seen_by(connection, number, after=after)
@@ -192,12 +184,7 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield published breaks in batches sorted by id, including closed ones.
-
-    causes    causes of the breaks; empty for all
-    assignee  their assignee; None for all
-    after     id after which to begin
-    """
+    """Yield published breaks in batches sorted by id, including closed breaks."""
     while True:
         async with context.database.reading() as connection:
             names = await break_store.breaks_after(
@@ -237,8 +224,7 @@ async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[Seen
 
 
 async def living_break(connection: Connection, name: str) -> SeenBreak:
-    """Return one published break in its present state. Raise NotFoundError if there is no such
-    break."""
+    """Return one published break in its present state. Raise NotFoundError for an unknown break."""
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
@@ -274,8 +260,7 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return all breaks of an order, including closed breaks. Return None if no run has changed any
-    break since `since`."""
+    """Return all breaks of an order; None if no run has changed a break since `since`."""
     last = await break_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -288,7 +273,7 @@ async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
 
 
 async def finished_run(context: AppContext, number: int) -> break_store.Run:
-    """Return a finished run. Raise NotFoundError if there is no finished run with this number."""
+    """Return a finished run. Raise NotFoundError for any other number."""
     async with context.database.reading() as connection:
         found = await break_store.run_of(connection, number)
     if found is None:
@@ -299,10 +284,7 @@ async def finished_run(context: AppContext, number: int) -> break_store.Run:
 async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
 ) -> list[break_store.Run]:
-    """Return the last finished runs, newest first.
-
-    before  run number below which to begin; None for all runs
-    """
+    """Return the last finished runs, newest first."""
     async with context.database.reading() as connection:
         return await break_store.runs(connection, limit=limit, before=before)
 
@@ -322,11 +304,7 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """A person's act on a break.
-
-    by     the person's name
-    value  the assignee, the line, or the decision about late money
-    """
+    """A person's act on a break. `value` is the assignee, the line or the decision."""
 
     kind: breaks.Act
     by: str | None
@@ -372,10 +350,8 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Return the breaks with these ids, by currency and then descending amount.
-
-    Raise UsageError for no id or too many, and NotFoundError for an unknown one.
-    """
+    """Return the breaks with these ids, by currency and then descending amount. Raise UsageError
+    for no id or too many, and NotFoundError for an unknown break."""
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
         raise UsageError(f"choose 1 to {MOST_AT_ONCE} breaks")
@@ -392,15 +368,8 @@ async def act_on_breaks(
     seen: str | None = None,
     propose: bool = True,
 ) -> Proposal | None:
-    """Assign, comment on, accept or settle breaks: all of them or none.
-
-    Return a proposal if a single break needs a second person's approval.
-
-    seen     `mark_of` the breaks as the person saw them; None for any state
-    propose  whether to make a proposal; if False, raise UsageError instead
-
-    Raise NotFoundError for an unknown break, and UsageError for a closed or changed one.
-    """
+    """Assign, comment on, accept or settle breaks: all of them or none. Return a proposal if a
+    single break needs a second person. Raise UsageError for a closed or changed break."""
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
         raise UsageError("--to takes a name of at most 80 printable characters")
@@ -439,10 +408,8 @@ MOST_LINES: Final = 50
 async def match_lines(
     context: AppContext, name: str, *, lines: Sequence[str], reason: str, by: str | None
 ) -> None:
-    """Match a break with unmatched lines by hand, and close the breaks about these lines.
-
-    Raise NotFoundError for an unknown break, and UsageError if the lines cannot be matched.
-    """
+    """Match a break with unmatched lines by hand, and close the lines' breaks. Raise UsageError for
+    lines that cannot be matched."""
     if not 0 < len(lines) <= MOST_LINES:
         raise UsageError(f"choose 1 to {MOST_LINES} lines")
     async with _acting(context, BreakAct(kind="matched", by=by, reason=reason)) as (
@@ -471,10 +438,7 @@ async def match_lines(
 async def unmatch_break(
     context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
-    """Undo a match by hand. Return the version of the line that had been matched.
-
-    line  the matched line, needed if there are several
-    """
+    """Undo a match by hand. Return the version of the line that had been matched."""
     doing = BreakAct(kind="unmatched", by=by, reason=reason, value=line)
     async with _acting(context, doing) as (connection, who):
         found = await living_break(connection, name)
@@ -566,8 +530,7 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Build the kind of proposal for accepting a break, or keeping late money, above a person's
-    limit."""
+    """Build the kind of proposal for acceptances above one person's limit."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: breaks.Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
@@ -628,12 +591,12 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Return whether the amount of a break's money is unknown. An unknown amount is stored as 0."""
+    """Check if the amount of a break's money is unknown."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
 def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
-    """Return why one person may not accept a break alone, or None if one person may."""
+    """Return why one person may not accept a break alone, or None."""
     if reason := CAUSES[seen.cause].two_people:
         return reason
     if allowance.rules.alone_max and not_known(seen):
@@ -642,7 +605,7 @@ def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
-    """Return the lines that people matched with a break, each in the version that was matched."""
+    """Return the lines that people matched with a break, in the matched versions."""
     async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 
@@ -654,8 +617,7 @@ async def allowance_now(context: AppContext, *, by: str) -> Allowance:
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the name of the line that a break is about. If the break is about no line, return its
-    order."""
+    """Return the line that a break is about, or else the break's order."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 
@@ -671,11 +633,6 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _check_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the other open breaks that are closed if this break is matched with a line.
-
-    Raise UsageError if the line is already matched, or is neither a candidate nor the subject of an
-    open break.
-    """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
@@ -705,7 +662,6 @@ async def _check_line(connection: Connection, found: SeenBreak, line: str) -> li
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the line that a person matched with a break. Raise UsageError unless one fits."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

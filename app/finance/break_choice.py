@@ -1,9 +1,5 @@
 """Choose breaks by conditions such as `cause=not_settled currency=KES amount<10`, and decide about
-all at once.
-
-The decision is applied in batches. Breaks that one person may not accept alone are left out and
-counted.
-"""
+all at once."""
 
 import re
 import shlex
@@ -45,8 +41,6 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""Names of the conditions that compare for equality. Each value has the allowed words; None allows
-any word."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 
@@ -55,14 +49,8 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Conditions that every chosen break meets.
-
-    Without a condition on the state, only breaks that need a person are chosen.
-
-    words    pairs of a name and a value
-    amounts  pairs of a comparison sign and minor units of `currency`
-    ages     pairs of a comparison sign and whole days
-    """
+    """Conditions that every chosen break meets. Without a state, only breaks that need a person are
+    chosen."""
 
     words: tuple[tuple[str, str], ...] = ()
     amounts: tuple[tuple[str, int], ...] = ()
@@ -78,8 +66,8 @@ class Choice:
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break meets all conditions. A break with an unknown amount meets no
-        condition on amounts."""
+        """Check if a break meets all conditions. An unknown amount meets no condition on
+        amounts."""
         minor = found.seen.money.minor
         return self._is_of(found, as_of=as_of) and (
             not self.amounts
@@ -90,8 +78,7 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break with an unknown amount meets all conditions except the conditions
-        on amounts."""
+        """Check if a break with an unknown amount meets all other conditions."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -113,10 +100,8 @@ class Choice:
 
 
 def read_choice(text: str) -> Choice:
-    """Parse conditions such as `cause=… currency=… amount<… age>…`, with quotes as in a shell.
-
-    Raise UsageError for a wrong condition.
-    """
+    """Parse conditions such as `cause=… currency=… amount<… age>…`. Raise UsageError for a wrong
+    condition."""
     try:
         conditions = [_condition(word) for word in shlex.split(text)]
     except ValueError:
@@ -186,8 +171,7 @@ def _minor(text: str, currency: str | None) -> int:
 # --- chosen breaks, and their sums ----------------------------------------------------------------
 
 MOST: Final = 10_000
-"""Maximum number of breaks that are chosen at a time. So many breaks take about fifty megabytes of
-memory."""
+"""Maximum number of breaks that are chosen at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,12 +196,11 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
 
 @dataclass(slots=True, kw_only=True)
 class ChosenBreaks:
-    """Breaks to act on, among the breaks that meet the conditions of a `Choice`.
+    """Breaks to act on.
 
-    of       the breaks to act on
     apart    number of breaks left out, by reason
     lines    the line to match with each break, by the break's id
-    against  reason against deciding about them together, or None
+    against  reason against deciding about the breaks together, or None
     """
 
     of: list[break_acts.SeenBreak]
@@ -227,8 +210,7 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen hex digits that change with the chosen breaks or with their suggested
-        lines."""
+        """Return sixteen hex digits that change with the chosen breaks or their lines."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -248,8 +230,7 @@ SHARED: Final = "the same line is suggested for another break, too"
 
 
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
-    """Return the breaks that meet the conditions. Raise UsageError if there are none, or too many
-    for one transaction."""
+    """Return the breaks that meet the conditions. Raise UsageError for none, or for too many."""
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
         sentences = ("no break is chosen: look at the list again", *chosen.left_out())
@@ -283,10 +264,8 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 async def chosen_for(
     context: AppContext, choice: Choice, doing: BreakAct, *, least: int
 ) -> ChosenBreaks:
-    """Return the chosen breaks on which the person may act.
-
-    least  minimum points of a suggested line, which must also be clearly the best
-    """
+    """Return the chosen breaks on which the person may act. `least` is the minimum points of a
+    suggested line."""
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":
         return await _to_match(context, chosen, least=least)
@@ -332,10 +311,8 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 
 
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
-    """Act on the chosen breaks in batches, each in its own transaction.
-
-    Raise UsageError, with the number of breaks done, if a batch is refused.
-    """
+    """Act on the chosen breaks in batches, each in its own transaction. Raise UsageError with the
+    number of finished breaks if a batch is refused."""
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):
         part = chosen.of[done : done + at_once]

@@ -1,10 +1,8 @@
 """Store breaks, the reconciliation runs that found them, and the steps of runs and people.
 
-    1 number  take the run's number; rows of a killed run stay invisible
-    2 saw     write breaks in transactions of some hundreds, so that other writers wait only briefly
-    3 finish  write the run's row, which publishes the whole run
-
-Each run is compared with the last run that changed breaks.
+1 number  take the run's number; a killed run stays invisible
+2 saw     write breaks in small transactions, so that other writers wait only briefly
+3 finish  write the run's row, which publishes the whole run
 """
 
 import hashlib
@@ -37,25 +35,14 @@ _MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""SQL condition for matches that people made by hand and that nobody had undone by an instant."""
 
 _STANDS: Final = statement(_MATCH_STANDS, as_of=":as_of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Finished reconciliation run.
-
-    at      when the run was made
-    as_of   instant as of which the data were compared
-    since   start of the compared span of time, or None
-    until   end of the compared span of time, or None
-    rules   number of the saved rules; 0 without rules; None for rules from a file
-    lived   whether the run may change breaks
-    breaks  number of breaks that the run found
-    ties    whether the control totals agree
-    result  the control totals, as JSON
-    """
+    """Finished reconciliation run. `rules` is 0 without rules, and None for rules from a file.
+    `lived` is true if the run may change breaks."""
 
     number: int
     at: Instant
@@ -88,10 +75,7 @@ async def take_run_number(connection: AsyncConnection) -> int:
 async def save_seen(
     connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
 ) -> None:
-    """Store the breaks that a run found, each once.
-
-    A break without a date keeps the `as_of` of its first run.
-    """
+    """Store the breaks that a run found."""
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}
     versions: dict[str, dict[str, int]] = defaultdict(dict)
@@ -157,7 +141,6 @@ _REOPEN_MATCHED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=_STANDS,
 )
-"""SQL that reopens the breaks that a run found again although a person had matched them."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "
@@ -178,8 +161,7 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) for each break that the run `last` found and the run `number`
-    did not."""
+    """Yield (id, version, content) for each break that only the run `last` found."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -204,10 +186,7 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Publish a finished run together with the changes of its breaks.
-
-    last  the previous run that changed breaks, or None
-    """
+    """Publish a finished run together with the changes of its breaks."""
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
         since = {"as_of": done.as_of, "last_as_of": EARLIEST if last is None else last.as_of}
@@ -232,10 +211,7 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
 
 
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
-    """Return the finished runs, newest first.
-
-    before  run number below which to begin; None for all runs
-    """
+    """Return the finished runs, newest first."""
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
         listing = listing.where(_RUNS.c.number < before)
@@ -253,10 +229,7 @@ async def _runs(connection: AsyncConnection, which: Select[Any]) -> list[Run]:
 async def seen_by(
     connection: AsyncConnection, number: int, *, after: str
 ) -> list[tuple[str, Break]]:
-    """Return the next AT_ONCE breaks of a run, sorted by id.
-
-    after  id after which to begin
-    """
+    """Return the next AT_ONCE breaks of a run, sorted by id."""
     rows = await connection.execute(
         text(
             "SELECT break_seen.break_id, break_versions.seen FROM break_seen JOIN break_versions "
@@ -307,13 +280,7 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return the ids of the evidence after the last run that can have closed each break.
-
-    gone   the breaks that this run no longer found, by id
-    last   the previous run that changed breaks
-    as_of  instant of this run
-    rules  number of the saved rules that this run used
-    """
+    """Return, by break, the ids of new evidence that can have closed the break."""
     found: dict[str, list[str]] = {name: [] for name in gone}
     by_key: dict[str, set[str]] = defaultdict(set)
     by_payment: dict[str, set[str]] = defaultdict(set)
@@ -420,13 +387,8 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return up to `limit` sorted ids of published breaks after the id `after`.
-
-    The caller must check state and assignee again.
-
-    causes    causes of the breaks; empty for all
-    assignee  person to whom the breaks are or were assigned; None for all
-    """
+    """Return up to `limit` sorted ids of published breaks. The caller must check state and assignee
+    again."""
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
         among = _LIVED.where(or_(_NOT_SEEN, _somebody_did(_DONE_ABOUT.c.deed == "matched")))
@@ -473,10 +435,7 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield the ids of a run's breaks on which a person acted, in batches.
-
-    decided  whether only accepted, settled or matched ones
-    """
+    """Yield the ids of a run's breaks on which a person acted, in batches."""
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id{which})"
@@ -490,7 +449,7 @@ async def breaks_done_about(
 async def steps_of(
     connection: AsyncConnection, names: Sequence[str], *, as_of: Instant = LATEST
 ) -> dict[str, list[Step]]:
-    """Return, for each of these breaks, its steps up to an instant, sorted by time."""
+    """Return the breaks' steps up to an instant, sorted by time."""
     rows = [
         *await select_in(connection, sql=_TURNS, values=names),
         *await select_in(connection, sql=_ACTS, values=names),
@@ -515,7 +474,7 @@ async def steps_of(
 
 
 async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
-    """Return the latest content of each of these breaks. The keys are the breaks' ids."""
+    """Return the latest content of each break, by id."""
     rows = await select_in(connection, sql=_LATEST, values=names)
     return {row[0]: break_in(row[1]) for row in rows}
 

@@ -30,14 +30,13 @@ CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
     "statement": ("payment", "order_ref", "payout"),
     "bank": ("reference", "entry", "account"),
 }
-"""Columns that name a line for people. The first of these columns that is not empty is used."""
+"""Columns that name a line for people. The first nonempty column is used."""
 
 CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
 
 def changed_document(kind: ImportKind, changed: line_version_store.ChangedLine) -> dict[str, Any]:
-    """Return a changed line as a document, with each changed column before and after. Phone numbers
-    are hidden."""
+    """Return a changed line as a document, with old and new values. Phone numbers are hidden."""
     columns = line_version_store.LINES[kind].content
     before, after = (
         dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
@@ -91,7 +90,7 @@ def _text(value: Any) -> str:
 
 
 def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
-    """Return a function that calls `write` and also appends the changed rows to a file. Raise
+    """Return a function that calls `write` and appends the changed rows to a new file. Raise
     UsageError if the file exists."""
     if file.exists():
         raise UsageError(f"{file.name} already exists: move it, or give --changes FILE")
@@ -134,7 +133,7 @@ async def first_changes(context: AppContext, found: Import) -> list[dict[str, An
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
-    """Yield the parts of a CSV file with all lines that a published import changed."""
+    """Yield a CSV file, in parts, with all lines that a published import changed."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):
         yield changed_csv(found.kind, lines)

@@ -1,14 +1,13 @@
-"""Close a month: make the month's report from the evidence, and store both.
+"""Close a month.
 
-    1 ask       check who asks, and that this month is the next
-    2 look      compute the month's report as of one instant
-    3 refuse    return all reasons against closing at once
-    4 digest    compute digests of the evidence since the previous closing, by kind and day
-    5 print     render the report and the journal in every format
-    6 write     store the closing, the files and the audit entry in one transaction
+1 ask     check who asks, and that this month is the next
+2 look    compute the month's report as of one instant
+3 refuse  return all reasons against closing at once
+4 digest  compute digests of the evidence since the previous closing
+5 print   render the report and the journal in every format
+6 write   store the closing, the files and the audit entry in one transaction
 
-If nobody may close alone, step 6 makes a proposal. After the approval, all steps run again, and the
-report must be equal. Two people can reopen the last closed month.
+If two people are required, step 6 makes a proposal, and the approval repeats all steps.
 """
 
 import asyncio
@@ -65,14 +64,10 @@ STILL_S: Final = 2.0
 class CloseRequest:
     """Request to close a month.
 
-    period       name of the month
-    by           name of the person who asks
     as_of        instant of the month's figures; None for now
     margin_days  days to wait after the month's end; None for the setting
-    reason       the reason, for the audit trail and for the second person
-    exceptions   unmet conditions, each with the reason to close nevertheless; they need two people
+    exceptions   unmet conditions with the reason to close nevertheless; two people are needed
     unasked      payments without the provider's answer at the proposal; None without a proposal
-    still_s      seconds to wait if `as_of` is now
     """
 
     period: str
@@ -88,11 +83,8 @@ class CloseRequest:
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
-    """Close a month, or return all reasons against it.
-
-    Return a proposal if two people are required. Raise UsageError without permission, or for a
-    month that is invalid, closed or not the next.
-    """
+    """Close a month, make a proposal for two people, or return all reasons against closing. Raise
+    UsageError without permission, or for a wrong month."""
     alone = await may_close_alone(context) and not request.exceptions
     because = EXCEPTED if request.exceptions else NOT_ALONE
     if not alone and not request.reason.strip():
@@ -231,8 +223,7 @@ async def _chains_state(connection: Connection, subject: str, given: Mapping[str
 
 
 def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | None]:
-    """Return (instant, digest) of the last closing or reopening. If there is none, return
-    (EARLIEST, None)."""
+    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) without one."""
     return max(chain_of(made), key=lambda link: link[0], default=(EARLIEST, None))
 
 
@@ -257,15 +248,6 @@ async def against_closing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """State of a month that is to be closed.
-
-    made      all earlier closings
-    before    closing of the previous month, or None
-    report    the month's report; None before the month's end, or while deliveries are unread
-    blockers  reasons against closing the month; incomplete without a report
-    unasked   payments without an answer from the provider
-    """
-
     month: Month
     made: list[period_store.Closed]
     before: period_store.Closed | None
@@ -376,12 +358,8 @@ async def months(context: AppContext) -> tuple[list[period_store.Closed], list[M
 
 
 def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_store.Closed | None:
-    """Return the closing of the month before `month`, or None for the first month.
-
-    made  all closings so far
-
-    Raise UsageError if another month must be closed first.
-    """
+    """Return the closing of the previous month; None for the first month. Raise UsageError if
+    another month must be closed first."""
     if not made:
         return None
     following = next_name(made)

@@ -1,7 +1,5 @@
-"""Read closed months with their reports and later adjustments, and the merchant's calendar.
-
-Closed months keep the time zone of their closing.
-"""
+"""Read closed months with their reports and later adjustments. Closed months keep the time zone of
+their closing."""
 
 from dataclasses import replace
 from typing import Final
@@ -22,18 +20,16 @@ from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
-"""Basis of the amounts in every closing. An amount belongs to the month in which the money
-moved."""
+"""Basis of the amounts in every closing: the month in which the money moved."""
 
 
 MATCHING_FORM: Final = "m7"
-"""Version of the matching rules and of the report. `FORM` in `reconcile/ledger/policy.py` explains
-when to raise the version."""
+"""Version of the matching rules and the report. `FORM` in `reconcile/ledger/policy.py` says when to
+raise the version."""
 
 
 def rules_form(policy: Policy) -> str:
-    """Return the version of all rules that lead to a report. Another version may give other results
-    for equal evidence."""
+    """Return the version of all rules that lead to a report."""
     return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
@@ -56,12 +52,8 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report, rendered anew if this format was not stored.
-
-    version  version of the closing; None for the one in force
-
-    Raise NotFoundError for an open month, and UsageError for an unavailable format.
-    """
+    """Return a closed month's report, rendered anew if this format was not stored. Raise
+    NotFoundError for an open month, and UsageError for an unavailable format."""
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
         kept = await period_store.print_of(connection, period, form, version=closing.version)
@@ -71,8 +63,8 @@ async def closed_report(
 async def closing_named(
     connection: Connection, period: str, *, version: int | None = None
 ) -> Closing:
-    """Return a version of a month's closing, by default the closing in force. Raise NotFoundError
-    if there is no such closing."""
+    """Return one closing of a month, by default the closing in force. Raise NotFoundError for an
+    unknown closing."""
     if version is None:
         standing = [e for e in await period_store.closed_periods(connection) if e.period == period]
         version = standing[0].version if standing else 0
@@ -87,11 +79,8 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the closed months before the scope, with their figures and reported adjustments.
-
-    Empty unless the scope begins where the last closed month ends. Only closings in force at
-    `scope.as_of` count.
-    """
+    """Return the closed months before the scope, with their figures and reported adjustments. The
+    result is empty unless the scope begins where the last closed month ends."""
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
         return []
@@ -121,10 +110,8 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month with its bounds, in its closing's time zone or the present one.
-
-    Raise UsageError for an invalid name.
-    """
+    """Return a month with its bounds, in the time zone of its closing, if closed. Raise UsageError
+    for an invalid name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:
@@ -138,10 +125,7 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, adjusted to the closed months.
-
-    A bound at a closed month is that month's start in the time zone of its closing.
-    """
+    """Return the scope with the merchant's name and zone, adjusted to the closed months."""
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(
         scope,

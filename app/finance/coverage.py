@@ -1,7 +1,4 @@
-"""List the coverage of imported files, and let people declare and withdraw coverage.
-
-The audit trail and the reports name the person who declared it.
-"""
+"""List the coverage of imported files, and let people declare and withdraw coverage."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -23,13 +20,8 @@ KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A person's declaration of the days that imported files cover.
-
-    name    the source, bank account or order book
-    first   the first covered day
-    last    the last covered day
-    wallet  sub-account of the source; None for all
-    """
+    """A person's declaration of the days that imported files cover. Without a wallet, the
+    declaration covers the whole source."""
 
     kind: ImportKind
     name: str
@@ -47,18 +39,15 @@ async def list_coverage(context: AppContext) -> list[CoverageLine]:
 
 
 def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
-    """Return the days that a coverage line spans, such as `2026-10-01 to 2026-10-31`. Return an
-    empty text if the days are unknown."""
+    """Return a coverage line's days, such as `2026-10-01 to 2026-10-31`; empty if unknown."""
     if line.since is None or line.until is None:
         return ""
     return f"{calendar.day_of(line.since)} to {calendar.day_of(Instant(line.until - TICK))}"
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store a declaration of covered days, and return the stored line.
-
-    Raise UsageError for invalid or future days, and NotFoundError for an unknown name.
-    """
+    """Store a declaration of covered days. Raise UsageError for invalid or future days, and
+    NotFoundError for an unknown name."""
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)
     async with context.database.writing() as connection:
@@ -113,8 +102,7 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
 async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
-    """Withdraw a declared coverage line and return the line. Raise NotFoundError if no such line is
-    in force."""
+    """Withdraw a declared coverage line. Raise NotFoundError if no such line is in force."""
     check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)

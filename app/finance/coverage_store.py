@@ -1,7 +1,4 @@
-"""Store the spans of time that files cover, stated by a file or declared by a person.
-
-Rows are only added. A row without a span records that files of this name exist.
-"""
+"""Store the spans of time that files cover, stated by a file or declared by a person."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -17,24 +14,18 @@ from reconcile.instants import TICK, Instant, format_known
 from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
 
 BY_FILE: Final = "file"
-"""Author of a coverage line whose span the file itself states. Any other author is a person."""
+"""Author of a coverage line whose span the file itself states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageLine:
-    """Span of time that the files of one source, bank account or order book cover.
+    """Span of time that files of one source, bank account or order book cover.
 
     number     from 1; 0 for a line that is not stored yet
-    of_import  number of the line's import; None for a declared line
-    name       the source, bank account or order book
-    wallet     the source's sub-account; None for all
-    since      None if no span is stated
-    until      None if no span is stated
+    of_import  None for a declared line
+    wallet     None for the whole source
     who        BY_FILE, or the person who declared the line
     withdraws  number of the declared line that this line withdraws
-    format     format of a bank file
-    first_day  first day of a bank file, by the bank's calendar, or None
-    last_day   last day of a bank file, or None
     """
 
     kind: ImportKind
@@ -109,15 +100,14 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the days that imports in other formats cover for an account, the oldest import
-    first."""
+    """Return the days that imports in other formats cover for an account, oldest import first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
 
 async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:
-    """Store coverage lines and return the highest of their numbers. The caller must hold the lock
-    of `importing_alone`."""
+    """Store coverage lines and return their highest number. The caller must hold the lock of
+    `importing_alone`."""
     found = await connection.execute(text("SELECT coalesce(max(number), 0) FROM coverage"))
     number = int(found.scalar_one())
     for line in lines:
@@ -154,11 +144,8 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the spans that files of this kind cover, for each source, bank account or order book.
-
-    A line without a wallet covers a day for the whole source; otherwise all wallets must have a
-    line.
-    """
+    """Return the spans that files of this kind cover, by name. A day is covered only if all wallets
+    are."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))
@@ -170,7 +157,7 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each wallet; a line without a wallet covers all of its source."""
+    """Return the coverage of each wallet. A line without a wallet covers its whole source."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

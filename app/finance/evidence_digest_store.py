@@ -19,14 +19,7 @@ AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTable:
-    """Kind of evidence, with the database table that holds it.
-
-    name     name of the kind
-    known    column with the instant at which a row became known
-    key      columns by which the rows are sorted
-    columns  columns that the digest covers
-    where    SQL condition for the rows of this kind
-    """
+    """Kind of evidence, with the database table that holds the rows."""
 
     name: str
     table: str
@@ -153,8 +146,7 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Return digests of the evidence that became known between the instants `after` and `until`,
-    one for each kind and day."""
+    """Return digests of the evidence from a span of time, one for each kind and day."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

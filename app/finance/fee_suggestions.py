@@ -1,9 +1,5 @@
-"""Suggest fee rules from a month's statement lines, and insert these fees into the present rules.
-
-1 read     payments that statements settled in a span of days
-2 suggest  a percentage and a fixed part for payments with equal details (`reconcile.matching.fees`)
-3 insert   replace the `[[fee]]` blocks of each suggested source and currency in the present rules
-"""
+"""Suggest fee rules from a month's statement lines, and insert these fees into the present
+rules."""
 
 import asyncio
 from dataclasses import dataclass
@@ -21,18 +17,13 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Maximum number of statement lines that are examined. So many lines take about 60 MiB of memory.
-Further lines are ignored."""
+"""Maximum number of statement lines that are examined. Further lines are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeSuggestions:
-    """Fee rules that the statement lines in a span of time suggest.
-
-    lines     number of payments whose source is known
-    nameless  number of payments whose source is unknown
-    more      whether there were more lines than MOST
-    """
+    """Fee rules that the statement lines in a span of time suggest. `nameless` counts payments of
+    an unknown source."""
 
     since: Instant
     until: Instant
@@ -94,15 +85,14 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the present rules with the suggested fees. Raise UsageError if they cannot be
+    """Return the present rules with the suggested fees. Raise UsageError for rules that cannot be
     edited."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Replace the fees of the suggested sources and currencies in a text of rules. All other lines
-    and comments stay."""
+    """Replace the fees of the suggested sources and currencies in a text of rules."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

@@ -1,13 +1,5 @@
-"""Identify a file by its content: the kind, the export format, and a statement's source.
-
-1 format   BAI2, CAMT, MT940, MT942 and OFX come from banks
-2 mapping  a saved mapping fits if the file has all its columns
-3 preset   if no mapping fits, a preset that fits the heading
-4 columns  if no preset fits, kinds whose required columns are in the heading
-5 source   the provider's source; if there are several, the one whose account the file names
-
-Nothing is guessed: if several kinds or sources remain, a person must choose.
-"""
+"""Identify a file by its content: the kind, the export format, and a statement's source. If several
+kinds or sources remain, a person must choose."""
 
 from __future__ import annotations
 
@@ -39,8 +31,7 @@ ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
 }
 
 ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
-"""Profiles of signature schemes that several providers share. Such a profile does not show the
-provider of a source."""
+"""Profiles of signature schemes that several providers share."""
 
 
 Request = TypeVar("Request", bound=presets.ReadingRequest)
@@ -48,16 +39,8 @@ Request = TypeVar("Request", bound=presets.ReadingRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """Kind, source and export format of a file, as its content shows them.
-
-    kinds    possible kinds; a single kind is certain
-    sources  possible sources of a statement; a single source is certain
-    preset   the only fitting preset or saved mapping, or None
-    mapping  name of the fitting saved mapping, or None
-    because  reasons, one sentence each
-    nearly   presets that nearly fit, if none fits
-    unsure   whether the provider or account belongs to no source, or to several
-    """
+    """Kind, source and export format of a file, as the content shows. A single kind or source is
+    certain."""
 
     kinds: Sequence[ImportKind] = ()
     sources: Sequence[str] = ()
@@ -73,8 +56,7 @@ class FileIdentity:
 
     @property
     def source(self) -> str | None:
-        """Return the source of a statement, or None if the source is uncertain. For other kinds of
-        files, return an empty text."""
+        """Return a statement's source; None if uncertain, and empty for other kinds of files."""
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
@@ -117,14 +99,8 @@ def identify_file(
     account: str = "",
     saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
-    """Identify a file by its content. A given kind or source counts as certain.
-
-    account  the bank account of rows that name none
-    saved    saved mappings that may fit
-
-    Raise NotFoundError or UsageError for an unreadable file, preset or mapping, and UsageError for
-    an impossible source.
-    """
+    """Identify a file by its content. Raise NotFoundError or UsageError for an unreadable file or
+    an impossible source."""
     try:
         found = _kinds_of(request, kind, account, saved)
     except tables.RefusedTable as refused:
@@ -149,11 +125,7 @@ def check_source(
     *,
     known: Sequence[str] = (),
 ) -> None:
-    """Raise UsageError if a source belongs to another provider than the statement.
-
-    profiles  profiles of the statement's provider; empty if unknown
-    known     sentences on how it was recognized, for the error
-    """
+    """Raise UsageError if a source belongs to another provider than the statement."""
     settings = sources.get(source)
     if settings is None or not profiles or settings.profile in (*profiles, *ANY_PROVIDER):
         return
@@ -219,8 +191,6 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Identify the kind and the export format of a file, but not its source. Raise RefusedTable if
-    the file contains no table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])

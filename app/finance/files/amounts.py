@@ -12,8 +12,7 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators. An empty text means that there is no separator. All apostrophes count as
-equal, and all blanks count as equal."""
+"""Thousands separators. An empty text means no separator."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
 
@@ -26,20 +25,17 @@ _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
 _SUFFIXED: Final = re.compile(r"[0-9.,' ]*[0-9] ?(-|[CD]R?)", re.IGNORECASE)
 
 Parts = tuple[str, str, str, str]
-"""Parts of an amount: (minus sign, digits before the decimal mark, digits after it, currency sign).
-Each part may be empty."""
+"""Parts of an amount: (minus sign, digits before the decimal mark, digits after it, currency
+sign)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
     """Marks in a file's amounts.
 
-    decimal     mark before the decimals
-    thousands   mark between groups of thousands
-    declared    whether a mapping declares the marks; otherwise 1.000 can mean a thousand
-    brackets    whether (1.00) is -1.00
-    signs       currency of each sign beside an amount
-    suffixes    plus or minus for each word after an amount, such as dr in 12.50 DR
+    declared  whether a mapping declares the marks; otherwise 1.000 can mean a thousand
+    brackets  whether (1.00) is -1.00
+    suffixes  plus or minus for each word after an amount, such as dr in 12.50 DR
     """
 
     decimal: str = "."
@@ -67,15 +63,13 @@ class Amounts:
         )
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
-        """Return each cell's amount in minor units. Raise UnclearCell if a cell has no clear
+        """Return each cell's amount in minor units. Raise UnclearCell for a cell without a clear
         amount."""
         return self._in_full(cells, currencies) or [
             self._minor(cell, currency) for cell, currency in zip(cells, currencies, strict=True)
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells in one currency, with a decimal point and all decimals, fast; None for
-        others."""
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None
@@ -87,8 +81,8 @@ class Amounts:
         return found if len(found) == len(cells) else None
 
     def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
-        """Return each cell's amount in minor units, or None for an empty cell. Raise UnclearCell if
-        a cell has no clear amount."""
+        """Return each cell's amount in minor units; None for an empty cell. Raise UnclearCell for
+        an unclear amount."""
         if not any(cells):
             return [None] * len(cells)
         return [*(self._in_full(cells, currencies) or ())] or [
@@ -97,8 +91,8 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split an amount in a cell into its parts. Raise UnclearCell if the amount is unclear. The
-        error lists the possible amounts."""
+        """Split an amount in a cell into its parts. Raise UnclearCell, with the possible amounts,
+        for an unclear amount."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))
@@ -117,8 +111,6 @@ class Amounts:
         return direction.strip("+"), whole, decimals, ""
 
     def _peeled(self, cell: str) -> Parts | None:
-        """Split an amount in a cell, after removing currency signs, brackets and suffixes. Return
-        None if the amount is unclear."""
         text = cell.translate(_ALIKE).strip()
         directions, shown = list[str](), ""
         while (match := self._pattern.fullmatch(text)) is None:
@@ -230,7 +222,8 @@ class Amounts:
 
 
 def read_currencies(cells: Sequence[str]) -> list[str]:
-    """Return ISO 4217 codes in capital letters. Raise UnclearCell if a cell has no such code."""
+    """Return ISO 4217 codes in capital letters. Raise UnclearCell for a cell without such a
+    code."""
     plain = [cell.strip().upper() for cell in cells]
     for code in set(plain):
         try:

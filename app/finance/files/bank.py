@@ -19,7 +19,7 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Maximum characters in the text of a bank line; CAMT.053 allows many lines of 140."""
+"""Maximum characters in the text of a bank line."""
 
 MAX_NAME: Final = 200
 """Maximum number of characters in an account's name or a reference."""
@@ -143,7 +143,6 @@ def _texts(cells: Sequence[str]) -> list[str]:
 
 
 def _names(cells: Sequence[str]) -> list[str]:
-    """Return accounts or references. Raise UnclearCell if a cell is too long."""
     found = _texts(cells)
     if max(map(len, found)) > MAX_NAME:
         raise UnclearCell(f"is longer than {MAX_NAME} characters")
@@ -165,8 +164,6 @@ def _references(cells: Sequence[str]) -> list[str]:
 
 
 _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+")
-"""Pattern of an IBAN or account number whose groups are separated by blanks. The formats of banks
-contain no such blanks."""
 
 
 def account_name(text: str) -> str:
@@ -189,12 +186,6 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return signed amounts. Each row has exactly one of amount, credit and debit.
-
-    signs  how the file writes debits; None for no minus sign
-
-    Raise UnclearCell for no or several amounts, and for an unexpected sign.
-    """
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:
@@ -215,10 +206,8 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest that identifies each bank line in all files of its bank.
-
-    Of phone numbers, it covers only the last digits, so that an erased number cannot be guessed.
-    """
+    """Return a digest that identifies each bank line. The digest covers only the last digits of
+    phone numbers, so that erased numbers cannot be guessed."""
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
         names = [f"={entry}"] if entry else words

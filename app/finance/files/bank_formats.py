@@ -1,8 +1,5 @@
-"""Open bank files. BAI2, CAMT, MT940, MT942 and OFX are recognized by their content.
-
-The readers in `banks/` return the columns of `entries.HEADING`, one row for each booked entry. A
-file is refused if its entries do not add up to its balances.
-"""
+"""Open bank files in the formats BAI2, CAMT, MT940, MT942 and OFX. A file is refused if its entries
+do not add up to its balances."""
 
 import re
 from pathlib import Path
@@ -20,8 +17,7 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank file in its format, or as a table if the format is unknown. Raise the errors of
-    `open_table`."""
+    """Open a bank file in its format, or as a table. Raise the errors of `open_table`."""
     form = bank_format(path)
     table: tables.SourceTable
     if form == "OFX":
@@ -40,10 +36,7 @@ def open_bank_table(
 
 
 def bank_format(path: Path) -> str | None:
-    """Return the bank format that a file's first bytes show, or None. XML counts as CAMT.
-
-    Raise the errors of `start_of`.
-    """
+    """Return the bank format that a file's first bytes show, or None. XML counts as CAMT."""
     start = start_of(path)
     if no_table(start) is not None:
         return None
@@ -63,10 +56,7 @@ def bank_format(path: Path) -> str | None:
 
 
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
-"""Pattern of the beginning of a SWIFT message: an envelope or field 20, after up to three lines."""
 
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Pattern of the fields of only MT942 (floor limit, 34F) or only MT940 (opening balance, 60F or
-60M)."""

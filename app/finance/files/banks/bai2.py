@@ -1,8 +1,7 @@
-"""Read BAI2, the report format of banks in North America, one record at a time.
+"""Read BAI2, the report format of banks in North America.
 
 Source: banks' public guides to the Bank Administration Institute's "Cash Management Balance
-Reporting Specifications, Version 2". Reports of a part of a day are refused, because the report of
-the whole day repeats them.
+Reporting Specifications, Version 2".
 """
 
 import re
@@ -20,8 +19,7 @@ from reconcile.money import exponent_of, is_currency
 FILE_HEADER: Final = re.compile(r"01,[^,\r\n]*,[^,\r\n]*,\d{6},")
 
 MAX_CONTINUED: Final = 200
-"""Maximum number of continuation records after one record. A long remittance text has some
-dozens."""
+"""Maximum number of continuation records after one record."""
 
 _RECORDS: Final = {
     "01": "file",
@@ -42,14 +40,13 @@ _NO_MONEY: Final = "890"
 _OPENING, _CLOSING = "010", "015"
 
 _DAY_IS_WHOLE: Final = ("2", "4")
-"""Modifiers of the as-of date for a final report: 2 for the previous day, 4 for the same day."""
+"""Modifiers of the as-of date for a final report: 2 previous day, 4 same day."""
 
 _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 
 
 class Bai2Table(BankTable):
-    """Bank file in the format BAI2. The row number of an entry is the line of its record of type
-    16."""
+    """Bank file in the format BAI2. An entry's row number is the line of its record 16."""
 
     format = "BAI2"
 
@@ -128,8 +125,6 @@ class Bai2Table(BankTable):
             yield begun[0], begun[1], _fields(begun[2])
 
     def _group(self, number: int, fields: Sequence[str]) -> tuple[str, bool]:
-        """Return the day of a group of records, and whether its report is final. Raise RefusedTable
-        if the group is not supported."""
         if what := _GROUP_STATUS.get(_at(fields, 2)):
             raise tables.RefusedTable(
                 number, f"the group is {what}, which is not supported: fetch the day's whole report"
@@ -148,10 +143,6 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Compare the sum of an account, a group or the file with its stated control total.
-
-        Raise RefusedTable if they differ; else add the sum to the next level.
-        """
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(
@@ -172,8 +163,6 @@ def _at(fields: Sequence[str], place: int) -> str:
 
 
 def _minor(number: int, text: str) -> Decimal:
-    """Return an amount in minor units, or 0 for an empty text. Raise RefusedTable if the text is
-    not a whole number."""
     if text and not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise tables.RefusedTable(number, "an amount has characters other than digits")
     return Decimal(text or 0)

@@ -1,7 +1,5 @@
-"""Read the ISO 20022 formats CAMT.052, CAMT.053 and CAMT.054 in any version.
-
-A report (052) covers a day in progress, a statement (053) past days, and a notification (054)
-single bookings. Only a statement has balances.
+"""Read the ISO 20022 formats CAMT.052 of a day in progress, CAMT.053 of past days, and CAMT.054 of
+single bookings.
 
 Sources: ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's guide to
 camt.052.001.06 and UniCredit's page on camt, read in November 2026.
@@ -28,8 +26,7 @@ MAX_VALUE: Final = 8 * 1024
 """Maximum number of characters in the text of one element. The schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Maximum number of bytes in a tag or comment. For long tags, expat before 2.6 takes quadratic
-time."""
+"""Maximum bytes of a tag or comment. For long tags, expat before 2.6 takes quadratic time."""
 
 _PART: Final = 64 * 1024
 
