@@ -1,9 +1,5 @@
-"""Read order books, which state amounts owed and paid.
-
-An order book comes from a shop, invoices, a member list or accounting. Usually it changes no
-ledger; but if a line names an order's payment or session, the provider's events are linked to the
-order.
-"""
+"""Read order books, which state amounts owed and paid. A line that names a payment or session links
+events to its order."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -74,10 +70,7 @@ class BookForm:
     )
 
     def __init__(self, mapping: FileMapping, *, sources: Collection[str] | None = None) -> None:
-        """Set up the form. Raise UsageError for an invalid default.
-
-        sources  names that a row's source may have; None for any
-        """
+        """Set up the form. Raise UsageError for an invalid default."""
         self._source, self._sources = mapping.defaults.get("source", ""), sources
         defaults = mapping.defaults
         self._has_currency = "currency" in defaults
@@ -176,8 +169,6 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return the columns of sources, sessions and payments, with None for an empty cell. Raise
-        UnclearCell if a cell is invalid."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -211,7 +202,6 @@ def _shown_money(minor: int, currency: str) -> MoneyDocument:
 
 
 def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> None:
-    """Raise UnclearCell if a line states a refund although the line is itself a refund."""
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
@@ -223,8 +213,6 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Raise UnclearCell for a negative amount, unless the line is an accounting entry or a
-    refund."""
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
@@ -242,11 +230,8 @@ REFUND_ALONE: Final = (
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order into one row, or return None if they do not fit together.
-
-    One row must say that the order was paid. The others must be refunds in the same currency that
-    add up to at most the paid amount.
-    """
+    """Join the staged rows of one order into one row; None if the rows do not fit together. The
+    refunds must add up to at most the paid amount."""
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]
     if len(paid) != 1 or not back or len(back) + 1 != len(rows):

@@ -1,7 +1,4 @@
-"""Open the table in a ZIP or gzip file, after unpacking it to a temporary file.
-
-Archives with long lists of files, or with compression other than zlib's, are refused.
-"""
+"""Open the table in a ZIP or gzip file, unpacked to a temporary file."""
 
 import errno
 import gzip
@@ -19,24 +16,22 @@ from app.core.text import printable
 from app.finance.files import tables
 
 ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
-"""First bytes of a ZIP file. The second value belongs to a ZIP file without content."""
+"""First bytes of a ZIP file; the second value marks an empty ZIP file."""
 
 GZIP: Final = b"\x1f\x8b"
 
 MAX_UNPACKED: Final = 1024**3
-"""Maximum number of bytes of the unpacked table. This size has about ten million rows."""
+"""Maximum number of bytes of the unpacked table."""
 
 MAX_RATIO: Final = 200
-"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT. Tables have
-ratios of 5 to 50."""
+"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT."""
 
 FREE_CONTENT: Final = 10 * 1024**2
 
 MAX_LISTED: Final = 10
 
 MAX_NAME: Final = 60
-"""Maximum number of characters in a table's name. A longer name loses its beginning, because its
-end may state a period."""
+"""Maximum number of characters in a table's name. A longer name loses its beginning."""
 
 _PART: Final = 1024**2
 
@@ -62,10 +57,7 @@ _DOCUMENTS: Final = {
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
-"""Errors that reading a damaged ZIP or gzip file can raise.
-
-RuntimeError means an unknown compression, or a password.
-"""
+"""Errors that reading a damaged ZIP or gzip file can raise."""
 
 
 class _ShortReads(io.BufferedReader):
@@ -83,10 +75,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook, perhaps damaged.
-
-    Raise RefusedTable for a document of another program.
-    """
+    """Return whether a ZIP file is a workbook. Raise RefusedTable for a document of another
+    program."""
     try:
         with _archive(path) as archive:
             names = {name.lower() for name in archive.namelist()}
@@ -100,10 +90,8 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Unpack the only table in a container, and yield its path, or None without a container.
-
-    Raise RefusedTable unless there is exactly one readable table.
-    """
+    """Yield the path of the only table in a container; None without a container. Raise RefusedTable
+    unless there is exactly one readable table."""
     with path.open("rb") as file:
         start = file.read(4)
     if not start.startswith((*ZIP, GZIP)) or (start.startswith(ZIP) and is_workbook(path)):
@@ -179,8 +167,6 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def _copy(packed: IO[bytes] | gzip.GzipFile, target: Path, *, size: int) -> None:
-    """Unpack a file of `size` packed bytes to `target`. Raise RefusedTable if the content exceeds
-    the limits."""
     most, length = min(MAX_UNPACKED, max(FREE_CONTENT, size * MAX_RATIO)), 0
     with target.open("xb") as file:
         while part := packed.read(_PART):

@@ -1,8 +1,4 @@
-"""Parse dates and times as files write them, and their time zones.
-
-The declared form states only whether the day or the month comes first, or the unit of a number.
-English month names, `20261120` and twelve-hour clocks are read in every form.
-"""
+"""Parse dates and times as files write them, and their time zones."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +49,8 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of zone abbreviations with one meaning in the time zone database (IANA, 2026).
-
-MEZ, MESZ, TRT, ICT, SGT, MYT, PHT, BRT and ART follow common use. CDT is the time of North America.
-"""
+"""Offsets of zone abbreviations with one meaning (IANA, 2026). MEZ, MESZ, TRT, ICT, SGT, MYT, PHT,
+BRT and ART follow common use."""
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
     "ADT": "-03:00 (America/Halifax) or +04:00 (Asia/Baghdad)",
@@ -94,7 +88,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 ZONE_APART: Final = "\x1f"
-"""Separator between a date and the zone that its row states. No date contains this character."""
+"""Separator between a date and the zone that its row states."""
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
@@ -112,7 +106,7 @@ DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "exce
 DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 
 REMEMBERED: Final = 100_000
-"""Maximum number of cached dates, which take about 10 MB. Most files repeat their dates."""
+"""Maximum number of cached dates."""
 
 _OFFSETS: Final = r"(?:(?:UTC|GMT)\s?[+-]\d\d?|[+-]\d\d)(?::?\d\d)?"
 _ZONE: Final = rf"(?:\s?(?P<zone>{_OFFSETS}|[A-Z_]{{1,20}}(?:/[A-Z0-9_+-]{{1,30}}){{0,2}}))?"
@@ -148,7 +142,6 @@ _PLAIN: Final = (
     _pattern(rf"{_MONTH}[-/ ]?(?P<day>\d\d?)(?:[-/ ]|, ?){_YEAR}"),
     _pattern(rf"(?P<year>\d{{4}})[-/ ]{_MONTH}[-/ ](?P<day>\d\d?)"),
 )
-"""Formats in which the order of year, month and day is certain. A year may have two digits."""
 
 _PARTS: Final = (
     "year", "month", "day", "hour", "minute", "second", "fraction", "half", "zone"
@@ -163,7 +156,6 @@ _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
 """Number that stands for 1970-01-01 in Excel."""
 _MOST_DAYS: Final = 2_932_895
-"""Maximum number of days after 1970 in a date written as a number: the last day but one of 9999."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 NO_ZONE: Final = (
@@ -173,17 +165,15 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Parser that turns cells into instants. A local time that occurs twice means the first of its
-    two instants."""
+    """Parser that turns cells into instants. A local time that occurs twice means the first
+    instant."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None
     ) -> None:
         """Set up the parser.
 
-        form   declared form of the dates
-        zone   zone of dates that name none; if None, a time without a zone is unclear, and a day is
-               in UTC
+        zone   zone of dates that name none; if None, such times are unclear, and days are in UTC
         words  zone or offset of each zone name in the file, in small letters
         """
         self._form, self._zone = form, zone
@@ -200,8 +190,8 @@ class Dates:
         self._known: dict[str, instants.Instant | None] = {"": None}
 
     def read(self, cells: Sequence[str]) -> list[instants.Instant | None]:
-        """Return each cell's instant, or None for an empty cell. Raise UnclearCell if a cell is no
-        clear date."""
+        """Return each cell's instant; None for an empty cell. Raise UnclearCell for an unclear
+        date."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -267,10 +257,6 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Parse a date that a spreadsheet stores as a number of days since the end of 1899.
-
-        Any other text is parsed as a written date.
-        """
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)
@@ -288,12 +274,6 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date and time. Raise UnclearCell if there is none, or its zone is
-        unknown.
-
-        named   zone in the cell itself; may be empty
-        column  zone in the row's column of zones; may be empty
-        """
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)

@@ -1,8 +1,4 @@
-"""Find the encoding of a text file: by declaration, byte order mark, UTF-8, or the best fit.
-
-The encoding with the fewest odd characters wins, such as a symbol within a word: `K”ln`, `cafÚ`. If
-two encodings fit about equally well, a person chooses.
-"""
+"""Find the encoding of a text file: by declaration, byte order mark, UTF-8, or the best fit."""
 
 import codecs
 import re
@@ -33,7 +29,6 @@ _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "eu
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
-"""Pattern of a byte that is a letter in CP850, but a symbol in Windows-1252."""
 
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024
@@ -55,8 +50,7 @@ _ODD: Final = re.compile(
 
 
 def known_encoding(name: str) -> str:
-    """Return Python's name of an encoding. Raise UsageError if the encoding is unknown or
-    unusual."""
+    """Return Python's name of an encoding. Raise UsageError for an unknown or unusual encoding."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -85,8 +79,7 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED that read the file best, or none if no encoding reads it
-    well."""
+    """Return the encodings of GUESSED that read the file best."""
     lines = _beyond_ascii(path)
     odd = {name: _odd(lines, name) for name in GUESSED if decodes(path, name)}
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
@@ -130,8 +123,7 @@ def decodes(path: Path, encoding: str) -> bool:
 
 
 def first_word(path: Path, encoding: str) -> str:
-    """Return the file's first word with a character beyond ASCII, read in this encoding. Return an
-    empty text if there is none."""
+    """Return the file's first word with a character beyond ASCII; empty if there is none."""
     return _first_word(_beyond_ascii(path), encoding)
 
 
@@ -143,10 +135,7 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return each encoding that decodes the file, with an example of a decoded word.
-
-    names  encodings to try; empty for all
-    """
+    """Return the encodings that can decode the file, each with an example word."""
     lines = _beyond_ascii(path)
     return {
         name: f"{_TRIED[name]} (--encoding {name}), which reads a word as "
@@ -157,7 +146,7 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the encoding, in Python's name, of UTF-16 text without a byte order mark, or None."""
+    """Return the encoding of UTF-16 text without a byte order mark; None for other text."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

@@ -1,9 +1,4 @@
-"""Read the rows of a table as lines of an order book, a statement or a bank account.
-
-1 place      find each field's column in the heading
-2 read       parse the columns of many rows at once; if a row is unclear, parse row by row
-3 set aside  separate totals, and rows that do not fit the heading
-"""
+"""Read the rows of a table as lines of an order book, a statement or a bank account."""
 
 import re
 from bisect import bisect_left
@@ -26,7 +21,7 @@ from reconcile.matching.books import match_keys
 Cells = Mapping[str, Sequence[str]]
 
 Columns = Sequence[Any]
-"""Values of many rows, with one sequence for each column. A column with an unclear cell is None."""
+"""Values of many rows, one sequence for each column. A column with an unclear cell is None."""
 
 MAX_NAME: Final = 60
 
@@ -47,8 +42,7 @@ class LineForm(Protocol):
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
     ADDED_UP: Sequence[str]
-    """Money fields whose sum a totals row may state. The first of these fields that the file has is
-    used."""
+    """Money fields whose sum a totals row can state. The file's first such field counts."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         """Yield a sentence for each required column that is missing."""
@@ -59,19 +53,16 @@ class LineForm(Protocol):
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row for display, with its number and with its phone number masked."""
+        """Return a staged row for display, with its number and a masked phone number."""
         ...
 
 
 @dataclass(slots=True)
 class Understood:
-    """Parsed rows of a batch, each beginning with its number, and the problems of the batch.
+    """Parsed rows of a batch, each beginning with its number, and the batch's problems.
 
-    rows      the clear rows
-    unclear   the other rows, with None for unclear values
-    problems  the problems of unclear rows
-    totals    numbers of the rows that state totals
-    read      number of rows read
+    unclear  rows with None for each unclear value
+    totals   numbers of the rows that state totals
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -82,10 +73,8 @@ class Understood:
 
 
 class Understanding:
-    """Parser of a table's rows, batch by batch, with the rules of one line form.
-
-    Raises RefusedTable if a required column is missing.
-    """
+    """Parser of a table's rows with the rules of one line form. Raises RefusedTable for a missing
+    required column."""
 
     def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
@@ -143,8 +132,7 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """Return the names of the columns that are not read. Some of these names may be
-        misspelled."""
+        """Return the names of the columns that are not read."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
@@ -159,8 +147,7 @@ class Understanding:
         return list(self._shortened.notes())
 
     def name_of(self, field: str) -> str | None:
-        """Return the name of a field's column in the file, or None if the file has no such
-        column."""
+        """Return the name of a field's column in the file, or None."""
         return self._heading[self._places[field]] if field in self._places else None
 
     def batches(self) -> Iterator[Understood]:
@@ -178,10 +165,7 @@ class Understanding:
             yield self.batch(held, last=True)
 
     def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
-        """Parse a batch of rows. Rows that state totals are set aside.
-
-        last  whether this is the last batch
-        """
+        """Parse a batch of rows. Rows that state totals are set aside."""
         found, rest = Understood(), batch
         self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):
@@ -265,7 +249,6 @@ class Understanding:
         return rows
 
     def _misplaced(self, row: Sequence[str]) -> str | None:
-        """Return a sentence on a cell that does not fit the heading, or None if all cells fit."""
         width = len(self._heading)
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
@@ -319,8 +302,6 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Return `read(*arguments)`, or None if an argument is None. If a cell is unclear, add the
-    error to `unclear` and return None."""
     if any(argument is None for argument in arguments):
         return None
     try:
@@ -331,8 +312,7 @@ def _attempt_one(
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Return a function that replaces empty cells by the default. If the default is None, the
-    function changes nothing."""
+    """Return a function that replaces empty cells by the default."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
@@ -357,13 +337,12 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells, and empty placeholders such as a dash, which would join unrelated rows."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
 def read_references(cells: Sequence[str]) -> list[str]:
-    """Return references without surrounding blanks. Raise UnclearCell for an invalid reference or
-    an empty cell."""
+    """Return references without surrounding blanks. Raise UnclearCell for an invalid or empty
+    cell."""
     plain = _plain(cells)
     if not all(map(str.isascii, plain)):
         plain = list(map(composed, plain))
@@ -416,13 +395,7 @@ class Vocabulary:
         also: Mapping[str, str] | None = None,
         default: str | None,
     ) -> None:
-        """Set the words that cells may have.
-
-        name        name of the field
-        vocabulary  the allowed words
-        also        meanings of further words; a mapping may replace them
-        default     word for empty cells, if known and the mapping says nothing about the field
-        """
+        """Set the words that cells can have. `also` gives the meanings of further words."""
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
         self._advice = (
@@ -444,8 +417,8 @@ class Vocabulary:
         self._known: dict[str, str | None] = dict(self._meaning)
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return the word of each cell, or None for an empty cell without a default. Raise
-        UnclearCell for an unknown word."""
+        """Return the word of each cell; None for an empty cell without a default. Raise UnclearCell
+        for an unknown word."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -471,15 +444,13 @@ class Phones:
     """Parser that turns cells with phone numbers into E.164 digits."""
 
     def __init__(self, country: str | None) -> None:
-        """Set the calling code for numbers with a leading zero. None means that such numbers are
+        """Set the calling code for numbers with a leading zero. Without a code, such numbers are
         unclear."""
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits, or None for an empty cell.
-
-        Raise UnclearCell, without the number, for an unclear one.
-        """
+        """Return each cell's digits; None for an empty cell. Raise UnclearCell, without the number,
+        for an unclear number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -508,13 +479,12 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields whose references must be exact, because they are compared with references of a provider, a
-shop or a bank."""
+"""Fields whose references must be exact, because other files repeat the references."""
 
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
 KEPT_DIGITS: Final = 15
-"""Number of digits that a spreadsheet keeps of a long number. Further digits are lost."""
+"""Number of digits that a spreadsheet keeps of a long number."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNORECASE)
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)
@@ -523,11 +493,8 @@ SHOWN: Final = 3
 
 
 class ShortenedReferences:
-    """Finder of columns whose references a spreadsheet has shortened, batch by batch.
-
-    Spreadsheets turn a long reference into `4.81477E+15` (Microsoft, "Excel specifications and
-    limits": precision of 15 digits). The lost digits cannot be restored.
-    """
+    """Finder of columns whose references a spreadsheet has shortened, as in `4.81477E+15`. Source:
+    Microsoft, "Excel specifications and limits"."""
 
     def __init__(self, columns: Mapping[str, tuple[int, str]]) -> None:
         """Set the column of each field as (index, name)."""
@@ -577,7 +544,6 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """Return a phrase that lists the first rows. If `count` is larger, the phrase says "such
-    as"."""
+    """Return a phrase that lists the first rows, with "such as" if `count` is larger."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

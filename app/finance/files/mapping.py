@@ -1,61 +1,5 @@
-"""Read a mapping, which is a TOML file with the merchant's declarations about a file.
-
-A mapping declares names of columns, marks in numbers, forms of dates, and meanings of words:
-
-kind = "statement"         delimiter = ";"            encoding = "cp1252"
-sheet = "Orders"
-decimal = ","              thousands = "."          signs = "minus"
-dates = "day_first"        zone = "Africa/Nairobi"    phone_country = "254"
-
-heading_row = 7            skip_first = 1             skip_last = 2
-brackets = "negative"      zone_column = "TimeZone"   optional = ["payout"]
-empty = ["--", "N/A"]      # words for an empty cell, in any column
-unnamed = "ignored"        # ignore cells without a heading; otherwise they are problems
-
-[columns]                  # our name = the file's name; "" leaves a column out; with
-                           # heading_row = 0 columns are named "1", "2"
-reference = "Order No."
-phone = ["Phone", "Billing Phone"]    # the first nonempty one
-
-[joined]                   # cells with a blank between them
-placed_at = ["Date", "Time"]
-
-[amounts.gross]            # columns that are added and subtracted
-add = ["Paid In"]
-subtract = ["Withdrawn"]
-sign = "DR/CR"             # the column with the direction, as
-plus = ["CR"]              # words that keep the sum's sign, and
-minus = ["DR"]             # words that reverse it
-
-[defaults]                 # for files without the column, and for empty cells
-currency = "KES"
-
-[above]                    # defaults from lines above the heading: `Account:,Utility`
-wallet = "Account"
-
-[words.status]             # the file's word = ours; "" is an empty cell
-bezahlt = "paid"
-
-[keep]                     # only rows with one of these words in the file's column
-Status = ["Completed"]
-
-[ignore]                   # leave out rows with one of these; * matches any text
-Type = ["Payout", "*withdrawal*"]
-
-[fold]                     # join consecutive rows with equal cells in `by`
-by = "Name"
-sum = ["Line amount"]
-
-[currency_signs]           # signs beside amounts, and their currencies
-"$" = "USD"
-
-[suffixes]                 # words after an amount, and the sign that they mean
-DR = "minus"
-CR = "plus"
-
-[zones]                    # meanings of abbreviations, in zone_column or after a time
-PST = "-08:00"
-"""
+"""Read a mapping, a TOML file with the merchant's declarations about a file. README.md in this
+folder lists all keys."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,21 +17,13 @@ from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
 from app.finance.files.tables import DELIMITERS, UnclearCell, known_encoding
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum number of bytes in a mapping file. A mapping that fills a page has two thousand bytes."""
+"""Maximum number of bytes in a mapping file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """Columns of a kind of file.
-
-    names     names of all columns
-    words     the vocabulary of each column that holds words
-    defaults  columns to which a mapping may give one value for all rows
-    amounts   columns that hold amounts
-    dates     columns that hold dates
-
-    Two objects are equal only if identical, so that results can be cached.
-    """
+    """Columns of a kind of file, by the kind of their cells. Two objects are equal only if
+    identical, so that results can be cached."""
 
     names: Sequence[str]
     words: Mapping[str, Sequence[str]]
@@ -115,7 +51,7 @@ SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
 """Ways in which a file writes outgoing money.
 
 - minus: a minus sign
-- none: no sign; the row's type or the column shows the direction
+- none: no sign; the row's type or column shows the direction
 - any: signs are ignored
 - sum: the row's columns are added and subtracted
 """
@@ -123,13 +59,8 @@ SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """Amount that is made by adding and subtracting columns.
-
-    add          columns to add
-    subtract     columns to subtract
-    sign         the column with the sum's direction, if any
-    plus, minus  words in that column that keep or reverse the sum's sign
-    """
+    """Amount that is made by adding and subtracting columns. `sign` names the column with the
+    direction."""
 
     add: Sequence[str]
     subtract: Sequence[str] = ()
@@ -148,10 +79,7 @@ Made = FirstOf | JoinedOf | SumOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Rule that joins consecutive rows with an equal or empty text in the column `by`.
-
-    The result has each column's first nonempty cell, and sums of the columns `sum`.
-    """
+    """Rule that joins consecutive rows with an equal or empty text in the column `by`."""
 
     by: str
     sum: Sequence[str] = ()
@@ -159,15 +87,12 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowRules:
-    """Rules that say which rows of a file are its data.
+    """Rules that say which rows of a file are data.
 
-    heading_row  row with the column names; None to find it; 0 for columns named "1", "2" and so on
-    skip_first   number of rows to skip after the heading
-    skip_last    number of rows to skip at the end
+    heading_row  None to find the heading; 0 for columns named by position
     empty        words, in small letters, that stand for an empty cell
     keep         words by column; only rows with one of these words are kept
     ignore       words by column; rows with one of these words are left out
-    fold         rule that joins consecutive rows, or None
     """
 
     heading_row: int | None = None
@@ -195,12 +120,8 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """Valid mapping: how to read the columns of a file.
-
-    kind    the kind of file, if stated
-    signs   how the file writes outgoing money, if declared
-    preset  name of the shipped preset; empty for a changed preset; None for another mapping
-    """
+    """Valid mapping: how to read the columns of a file. `preset` is empty for a changed preset, and
+    None without a preset."""
 
     kind: str | None = None
 
@@ -280,8 +201,7 @@ def _row_count(least: int) -> AfterValidator:
 
 
 def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
-    """Return a section that lists texts for each column. Raise ValueError if the section has
-    another form."""
+    """Return a section that lists texts for each column. Raise ValueError for any other form."""
     if not isinstance(value, dict):
         raise ValueError(
             'must be a section with a list of words for each column, such as Status = ["Completed"]'
@@ -294,8 +214,6 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
 
 _DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(amounts.MINUS_SIGNS)}]")
 _NO_MARKS: Final = re.compile(r"[^\s.'’]")
-"""Pattern of a character that no number contains as a separator. A currency sign must contain such
-a character."""
 
 
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:
@@ -432,12 +350,7 @@ def read_mapping(
     name: str = "the mapping",
     beside: Mapping[str, Any] | None = None,
 ) -> FileMapping:
-    """Parse a mapping file. Raise UsageError that lists all mistakes.
-
-    fields  columns of this kind of file
-    name    name of the file in the error's sentences
-    beside  keys that replace the file's own, such as its encoding
-    """
+    """Parse a mapping file. Raise UsageError that lists all mistakes."""
     return mapping_of(mapping_values(content, fields, name=name, beside=beside))
 
 
@@ -449,12 +362,7 @@ def mapping_values(
     beside: Mapping[str, Any] | None = None,
     base: type[TomlTable] = MappingFile,
 ) -> Values:
-    """Return the checked values of a mapping, or of a file with additional keys.
-
-    base  class with the keys of the file
-
-    Raise the errors of `read_mapping`.
-    """
+    """Return the checked values of a mapping. Raise the errors of `read_mapping`."""
     try:
         return read_toml(
             content,
@@ -469,10 +377,7 @@ def mapping_values(
 
 
 def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
-    """Build a mapping from checked values.
-
-    only_named  fields that have no usual name, so that only the mapping can name them
-    """
+    """Build a mapping from checked values. `only_named` lists fields without a usual name."""
     columns = given_in(values["columns"])
     made: dict[str, Made] = {
         field: FirstOf(names=names)

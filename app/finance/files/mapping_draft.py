@@ -17,18 +17,14 @@ MOST_ROWS: Final = 5
 MOST_CELL: Final = 60
 
 MOST_WORDS: Final = 10
-"""Maximum number of words in a column whose meanings a person can state on the page."""
+"""Maximum number of words in a column whose meanings a person can state."""
 
 IGNORED: Final = "ignore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePreview:
-    """Heading and first rows of a file, with phone numbers and addresses masked.
-
-    places  position of each column from "1", its name in a file without a heading
-    words   words of each column in the first rows, if they are few
-    """
+    """Heading and first rows of a file, with phone numbers and addresses masked."""
 
     columns: Sequence[str]
     places: Mapping[str, str]
@@ -36,8 +32,7 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column whose name is most similar to a field's name. Return an empty text if
-        no name is similar."""
+        """Return the column whose name is most similar to a field's name, or an empty text."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -100,11 +95,9 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 class MappingDraft:
     """A person's choices about the columns of a file.
 
-    columns   the chosen column of each field, or its position without a heading
-    less      the column to subtract, for each field of money that needs one
-    words     meaning of each word in a field's column, or IGNORED
-    keys      other keys of a mapping, such as `dates`
-    defaults  value of each field for rows without one
+    less   the column to subtract, for each field of money that needs one
+    words  meaning of each word in a field's column, or IGNORED
+    keys   other keys of a mapping, such as `dates`
     """
 
     kind: str
@@ -116,8 +109,7 @@ class MappingDraft:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, fields: Fields, heading: Sequence[str]) -> str:
-        """Return the draft as the text of a mapping file. Columns that were not chosen are left
-        out."""
+        """Return the draft as the text of a mapping file."""
         plain = {tables.plain_name(name) for name in heading}
         singles = {
             name: column

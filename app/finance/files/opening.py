@@ -19,10 +19,10 @@ from app.finance.files.workbooks import XlsxTable
 
 
 MAX_DIGITS: Final = 100
-"""Maximum number of characters in one JSON number. An amount needs less than a third."""
+"""Maximum number of characters in one JSON number."""
 
 MAX_BROKEN: Final = 100
-"""Maximum number of broken lines at the start of a JSON Lines file before it is refused."""
+"""Maximum number of broken lines at the start of a JSON Lines file."""
 
 _BrokenLine = tuple[str, str]
 """Line that is no JSON object: (sentence that says why, the line)."""
@@ -38,10 +38,8 @@ class JsonLines:
     periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
-        """Set the path, the encoding, and the columns to read.
-
-        Raise RefusedTable if the file is not JSON Lines or has none of the columns.
-        """
+        """Set the path, the encoding, and the columns to read. Raise RefusedTable without any of
+        the columns."""
         self._path, self._encoding = path, tables.encoding_of(path, encoding)
         wanted = {tables.plain_name(name) for name in names}
         first = list(islice(self._objects(), tables.BATCH))
@@ -175,8 +173,8 @@ _IN_OLD_OFFICE: Final = (
     ("WordDocument", "a text document of Word: export its table as CSV"),
     ("__substg1.0_", "an e-mail of Outlook: save the file that is attached, and import that"),
 )
-"""Names of streams in old Office files, each with a description of the file ([MS-OFFCRYPTO]
-2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC] 2.1.1, [MS-OXMSG] 2.1)."""
+"""Streams of old Office files and their meaning ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC]
+2.1.1, [MS-OXMSG] 2.1)."""
 
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 
@@ -191,14 +189,8 @@ def open_table(
     *,
     check: Check | None = None,
 ) -> tables.SourceTable:
-    """Open the table in a file. It yields only rows that are data.
-
-    fields  columns of this kind of file
-    check   examines the table's heading first
-
-    Raise RefusedTable, NotFoundError or UsageError for a file without a table, and OSError for an
-    unreadable file.
-    """
+    """Open the table in a file. Raise RefusedTable, NotFoundError or UsageError for a file without
+    a table."""
     form, names = format_of(path), mapping.looked_for(fields)
     wanted = {tables.plain_name(name) for name in names}
 
@@ -227,10 +219,7 @@ def open_table(
 def as_mapped(
     table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
 ) -> tables.SourceTable:
-    """Apply the mapping's row rules to an open table.
-
-    Raise the errors of `check`, and RefusedTable if the rules do not fit.
-    """
+    """Apply the mapping's row rules to an open table. Raise RefusedTable for unfit rules."""
     if check is not None:
         check(table)
     if mapping.shape.changes_rows or mapping.rows is not None:
@@ -277,15 +266,13 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return a sentence if the first bytes belong to a kind of file without a table, or None."""
+    """Return a sentence if the first bytes belong to a file without a table."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
 
 
 def _old_office(path: Path) -> str:
-    """Return a sentence on what an old Office file contains. The names in the file's directory show
-    this ([MS-CFB] 2.2)."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)
@@ -329,10 +316,8 @@ def file_digest(path: Path) -> str:
 
 
 def start_of(path: Path) -> bytes:
-    """Return the first 512 bytes of a file.
-
-    Raise NotFoundError, UsageError for no file, and RefusedTable for a large one.
-    """
+    """Return the first 512 bytes of a file. Raise NotFoundError or UsageError without a file, and
+    RefusedTable for a large file."""
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():

@@ -1,8 +1,4 @@
-"""Convert the rows of exports that the keys of a mapping cannot describe.
-
-A preset names its row function with the key `rows`. A function that adds no column must be
-idempotent.
-"""
+"""Convert the rows of exports that the keys of a mapping cannot describe."""
 
 import re
 from collections import Counter
@@ -20,20 +16,13 @@ Row = tuple[int, Sequence[str]]
 """Row of a table: (row number, cells)."""
 
 AddUp = Callable[[Sequence[str], Sequence[str]], str]
-"""Function that adds the first cells and subtracts the second cells. It raises UnclearCell for an
-unclear amount."""
+"""Function that adds the first cells and subtracts the second cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """Rows of one table that a preset's row function converts.
-
-    places   index of each column that the function reads and the file has
-    add_up   adds and subtracts cells
-    broken   the problem of each unclear row, by row number
-    ignored  number of rows left out, by column and word
-    notes    sentences on the whole file
-    """
+    """Rows of one table that a preset's row function converts. `broken` has the problem of each
+    unclear row."""
 
     rows: Iterator[Row]
     places: Mapping[str, int]
@@ -43,8 +32,7 @@ class MadeRows:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, row: Sequence[str], name: str) -> str:
-        """Return the cell of a row in a named column. Return an empty text if the file lacks the
-        column."""
+        """Return the cell of a row in a named column; empty if the file lacks the column."""
         return row[self.places[name]].strip() if name in self.places else ""
 
     def changed(self, row: Sequence[str], name: str, cell: str) -> Sequence[str]:
@@ -57,13 +45,7 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """Function that converts the rows of an export, with the columns that it uses.
-
-    reads     required columns
-    may_read  optional columns
-    adds      new columns
-    make      the function itself
-    """
+    """Function that converts the rows of an export, with the columns used and added."""
 
     reads: Sequence[str]
     may_read: Sequence[str] = ()
@@ -76,8 +58,6 @@ _BUYER_AMOUNTS: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Text that Amazon writes as an amount's description if the amount's type needs no further
-description."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
@@ -173,12 +153,8 @@ _BALANCE_KEPT: Final = frozenset({
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Convert the rows of PayPal's activity report.
-
-    Leave out rows that do not change the balance, by the column "Balance Impact" or, without it, by
-    the status. An outgoing payment is the merchant's own purchase, and an incoming refund is a
-    refund of one; both become disbursements.
-    """
+    """Convert the rows of PayPal's activity report. Purchases of the merchant and their refunds
+    become disbursements."""
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
         column, kept, changed = (
@@ -215,11 +191,7 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Convert the rows of an export from M-PESA's portal.
-
-    - A row whose details end with "charge" becomes a fee.
-    - A payment to a person becomes a refund if it names a linked transaction.
-    """
+    """Convert the rows of an export from M-PESA's portal. Rows ending with "charge" become fees."""
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
     for number, row in table.rows:
         stated = table.cell(row, "Reason Type").casefold()
@@ -233,12 +205,10 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Maximum number of remembered transactions, which take about 50 MB. Refunds of further
-transactions get no payment."""
+"""Maximum number of remembered transactions. Refunds of further transactions get no payment."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add the payment's reference to each refund whose transaction has one payment."""
     payments: dict[str, str] = {}
     refunds: list[Row] = []
     for number, row in table.rows:

@@ -1,8 +1,4 @@
-"""Define presets, which are mappings for widely used exports, and choose how to read a file.
-
-A preset has a mapping, the kind of file, the columns that identify the export, and pages that
-document it. `../presets/README.md` says how to write one.
-"""
+"""Define presets, which are mappings for widely used exports, and choose how to read a file."""
 
 import re
 import tomllib
@@ -47,7 +43,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""Preset name which says that no preset is used and the file is read by the usual column names."""
+"""Preset name for reading the file without a preset."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -71,20 +67,15 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """Columns by which an export is recognized, by names without case, blanks and underscores.
-
-    names    the columns' names in the file, by plain name
-    needed   groups of plain names; a heading must have one name of each group
-    without  plain names of columns that only other exports have
-    """
+    """Columns by which an export is recognized. Names are compared without case, blanks and
+    underscores."""
 
     names: Mapping[str, str]
     needed: Sequence[Sequence[str]]
     without: frozenset[str] = frozenset()
 
     def missing(self, heading: Collection[str]) -> list[str]:
-        """Return the required columns that the heading lacks. Alternative columns are written as `A
-        or B`."""
+        """Return the required columns that the heading lacks, alternatives as `A or B`."""
         return [
             " or ".join(self.names[name] for name in either)
             for either in self.needed
@@ -96,7 +87,7 @@ class ExportColumns:
 
 
 def export_columns(values: Mapping[str, Any]) -> ExportColumns:
-    """Return the columns that a mapping or preset reads, so that its export can be recognized."""
+    """Return the columns by which the export of a mapping or preset is recognized."""
     if values.get("heading_row") == 0:
         return ExportColumns(names={}, needed=())
     optional, recognize = values.get("optional", ()), values.get("recognize", {})
@@ -132,13 +123,7 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Export of a program or provider that can be recognized by its columns.
-
-    title     name that the export's maker uses
-    profiles  profiles of the provider that makes this statement
-    account   place of the account in the file: after a `label`, or in a `column`
-    sheet     sheet of the workbook; None for the first visible sheet
-    """
+    """Export of a program or provider that can be recognized by its columns."""
 
     name: str
     kind: PresetKind
@@ -206,10 +191,8 @@ def shipped_presets() -> list[str]:
 
 
 def preset_text(name_or_path: str) -> str:
-    """Return the text of a preset's file; a name with `/` or `.toml` is a path.
-
-    Raise NotFoundError for a missing file, and UsageError for an unreadable one.
-    """
+    """Return the text of a preset's file, by name or path. Raise NotFoundError for a missing file,
+    and UsageError for an unreadable file."""
     path = _path_of(name_or_path)
     try:
         with path.open("rb") as file:
@@ -235,12 +218,7 @@ def _path_of(name_or_path: str) -> Path:
 
 
 def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -> Preset:
-    """Return a preset by its name or path.
-
-    beside  keys that replace the file's keys
-
-    Raise UsageError that lists all mistakes, and the errors of `preset_text`.
-    """
+    """Return a preset by its name or path. Raise UsageError that lists all mistakes."""
     path = _path_of(name_or_path)
     return read_preset(path.stem, preset_text(name_or_path), file=path.name, beside=beside)
 
@@ -248,11 +226,7 @@ def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -
 def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
-    """Parse the text of a preset. Raise UsageError that lists all mistakes.
-
-    file    name of the file in the error's sentences
-    beside  keys that replace the file's keys
-    """
+    """Parse the text of a preset. Raise UsageError that lists all mistakes."""
     kind = _key_of(text, "kind")
     fields = next((known for each, known in KINDS.items() if each == kind), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
@@ -289,8 +263,7 @@ def list_presets() -> list[dict[str, Any]]:
 
 
 def show_preset(name_or_path: str) -> dict[str, Any]:
-    """Return a preset with the text of its file, which a person can copy and change. Raise the
-    errors of `load_preset`."""
+    """Return a preset with the text of its file. Raise the errors of `load_preset`."""
     preset = load_preset(name_or_path)
     return {
         "preset": preset.name,
@@ -308,12 +281,8 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """Export that fits the heading of a file.
-
-    columns   columns of the heading that the preset reads
-    row       number of the heading's row
-    accounts  the provider's accounts in the first rows
-    """
+    """Export that fits the heading of a file. `columns` counts the columns that the preset
+    reads."""
 
     export: Export
     columns: Sequence[str]
@@ -339,8 +308,7 @@ def recognized(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> list[Recognized]:
-    """Return the shipped presets that fit a file. Return an empty list if the file cannot be
-    read."""
+    """Return the shipped presets that fit a file; empty for an unreadable file."""
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -350,13 +318,8 @@ def recognized(
 def recognized_in(
     rows: Sequence[FirstRow], among: Sequence[Export] | None = None, *, kind: str | None = None
 ) -> list[Recognized]:
-    """Return the exports that fit one of the first rows of a file.
-
-    If several fit, only those that read the most columns are returned.
-
-    among  the exports to try; None for the shipped presets
-    kind   kind of exports to try; None for all kinds
-    """
+    """Return the exports that fit one of a file's first rows. Only the exports that read the most
+    columns count."""
     best: dict[int, list[Recognized]] = {}
     fitted = set[str]()
     for number, row, plain in _plain_rows(rows):
@@ -387,12 +350,11 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""Divisor for presets that nearly fit. Such a preset lacks fewer than a third of its needed
-columns."""
+"""Divisor for presets that nearly fit: such a preset lacks under a third of its columns."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on each preset that fits best, although some of its columns are missing."""
+    """Return a sentence on each preset that nearly fits."""
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
         for export in shipped_exports():
@@ -412,16 +374,12 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets, sorted by name. The presets are not checked, because a check of
-    all takes a second."""
+    """Return all shipped presets, unchecked and sorted by name."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export that a valid preset or mapping describes.
-
-    kind  the kind of file if the text states none
-    """
+    """Return the export that a valid preset or mapping describes."""
     values = tomllib.loads(text)
     return Export(
         name=name,
@@ -456,8 +414,7 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows of a file, each split by every possible delimiter. One of these rows
-    may be the heading."""
+    """Return the first rows of a file, each split by every possible delimiter."""
     return list(_first_rows(path, encoding, sheet))
 
 
@@ -485,13 +442,11 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """File to read, with the caller's declarations, which replace keys of a mapping.
+    """File to read, with declarations that replace keys of a mapping.
 
-    inside    path of the unpacked table in a container, or None
-    mapping   path of a mapping file, or None
-    content   the mapping's text, instead of the file `mapping`
-    preset    a preset's name or path, or NO_PRESET; None for the one that fits
-    currency  the currency of rows that state none
+    inside   path of the unpacked table in a container, or None
+    content  the mapping's text, instead of the file `mapping`
+    preset   a preset's name or path, or NO_PRESET; None for the one that fits
     """
 
     path: Path
@@ -530,12 +485,7 @@ class OpenTable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenReading:
-    """Chosen way to read a file.
-
-    mapping  how to read the columns
-    preset   preset of the mapping, or None
-    notes    sentences on the choice and the file
-    """
+    """Chosen way to read a file."""
 
     mapping: FileMapping
     preset: Preset | None = None
@@ -545,18 +495,14 @@ class ChosenReading:
         self, path: Path, form: line_forms.LineForm, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
         """Open the file's table. Raise RefusedTable if the file does not come from the preset's
-        export, and the errors of `open_table`."""
+        export."""
         check = None if self.preset is None else self.preset.check
         return opens(path, self.mapping, form.FIELDS, check=check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Default settings for what a file's mapping does not state; None if unknown.
-
-    zone           zone of times without one
-    phone_country  calling code of phone numbers without one
-    """
+    """Default settings for what a file's mapping does not state; None if unknown."""
 
     zone: tzinfo | None
     phone_country: str | None = None
@@ -574,13 +520,8 @@ class ReadingDefaults:
 def choose(
     request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
 ) -> ChosenReading:
-    """Choose how to read a file: by the request, by the preset that fits, or by usual column names.
-
-    unstated  settings for what the mapping does not state
-
-    Raise UsageError or NotFoundError for an invalid mapping or preset, and UsageError if several
-    fit.
-    """
+    """Choose how to read a file: by the request, a fitting preset, or usual column names. Raise
+    UsageError if several presets fit."""
     if request.mapped and request.preset is not None:
         raise UsageError(
             "give --preset or --mapping, not both. To change a preset, save what `tallyhook "
@@ -661,8 +602,7 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the requested mapping, or a mapping by the usual column names. Raise the errors of
-    `choose`."""
+    """Return the requested mapping, or a mapping by the usual column names."""
     content = request.content.encode()
     if request.mapping is not None and not content:
         try:

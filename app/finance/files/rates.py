@@ -1,13 +1,5 @@
-"""Read files of exchange rates: `date,currency,rate`, or the European Central Bank's history.
-
-date,currency,rate                    one unit of the currency in the merchant's currency
-2026-10-01,KES,0.0067
-
-Date,USD,JPY,KES                      eurofxref-hist.csv of ecb.europa.eu: one euro in each currency
-2026-10-01,1.0821,164.2,140.3
-
-Every mistake is an error that names its line, because a wrong rate makes every total wrong.
-"""
+"""Read files of exchange rates: rows of `date,currency,rate`, or the European Central Bank's
+history. The first form states the merchant's currency for one unit."""
 
 import csv
 import re
@@ -23,8 +15,7 @@ from reconcile.money import is_currency
 from reconcile.reporting.own_currency import Rates
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum number of bytes in a file of rates. The central bank's history since 1999 has two million
-bytes."""
+"""Maximum number of bytes in a file of rates."""
 
 _EURO: Final = "EUR"
 _RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
@@ -34,10 +25,8 @@ Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates to the merchant's currency, if one is set.
-
-    Raise ConfigurationError for an invalid file of rates.
-    """
+    """Return the rates to the merchant's currency, if set. Raise ConfigurationError for an invalid
+    file of rates."""
     if settings.currency is None:
         return None
     by_day = {} if settings.rates is None else read_rates(settings.rates, settings.currency)
@@ -45,8 +34,8 @@ def merchant_rates(settings: ReportsSettings) -> Rates | None:
 
 
 def read_rates(path: Path, own: str) -> Table:
-    """Return, for each currency, its rates to the currency `own`, sorted by day. Raise
-    ConfigurationError if the file is invalid."""
+    """Return each currency's rates to the currency `own`, sorted by day. Raise ConfigurationError
+    for an invalid file."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigurationError([f"{path}: is larger than {MAX_BYTES // 1024 // 1024} MiB"])

@@ -1,14 +1,4 @@
-"""Select the data rows of a table, and build cells that are made of several columns.
-
-    1 cut      drop rows after the heading and at the end that are not data
-    2 choose   drop rows without a required word, and rows with an ignored word
-    3 empty    clear cells that mean nothing, such as N/A
-    4 fold     join consecutive rows of one order
-    5 total    separate rows that add up other rows
-
-A total has a word for totals, and its amount is the sum of the rows above. If the amount differs,
-the row is a problem.
-"""
+"""Select the data rows of a table, and build cells that are made of several columns."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ MAX_TAG: Final = 1024 * 1024
 _PART: Final = 64 * 1024
 
 MAX_ENVELOPE: Final = 200
-"""Maximum number of elements that may surround the message. An application header or a SOAP
-envelope has dozens."""
+"""Maximum number of elements that can surround the message."""
 
 _STATEMENT: Final = "CAMT.053"
 
@@ -43,16 +42,10 @@ MESSAGES: Final = {
 }
 
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
-"""Codes of the opening and the closing balance (ISO 20022, BalanceType12Code): opening booked,
-previously closed booked, closing booked."""
 
 
 class CamtTable(entries.BankTable):
-    """Bank file in a CAMT format, without document types and entities, which CAMT never has.
-
-    The parser holds at most 64 KiB, a tag of MAX_TAG bytes, and MAX_DEPTH names, so no child
-    process is needed.
-    """
+    """Bank file in a CAMT format. Document types and entities are refused."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -114,7 +107,7 @@ class _Camt:
         self._ready: list[entries.Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
-        """Parse more bytes of the file. Raise RefusedTable if the file is not in a CAMT format."""
+        """Parse more bytes of the file. Raise RefusedTable for any other format."""
         try:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
@@ -169,8 +162,6 @@ class _Camt:
             self._balance.currency = attributes.get("Ccy", "")
 
     def _begin(self, space: str, tag: str) -> None:
-        """Recognize the document's message, which may be inside an envelope. Raise RefusedTable if
-        the document has no statement message, or several."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
         form, part = MESSAGES.get(tag, ("", ""))
@@ -265,8 +256,6 @@ class _Camt:
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of the statement. If the statement covers several days, note a problem and
-        return an empty text."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

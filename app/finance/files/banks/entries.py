@@ -27,7 +27,7 @@ HEADING: Final = (
 )
 
 INTERIM: Final = ("CAMT.052", "MT942")
-"""Formats of reports that banks send during the day. A statement of the whole day follows later."""
+"""Formats of reports that banks send during the day, before the day's statement."""
 
 NOTIFICATION: Final = "CAMT.054"
 """Format of notifications, which may leave bookings out."""
@@ -39,13 +39,11 @@ Row = tuple[int, Sequence[str]]
 class BankTable(ABC):
     """Base class of the tables of all bank formats.
 
-    format      the format's name, known after the file was read
-    statements  number of complete statements
-    compared    number of statements whose balances agree or were accepted by two people
-    balances    both balances, with their days, of each statement
-    accepted    ids of proposals that accept a difference of balances, by `Balances.name`
-    differs     the statement for which the file was refused, or None
-    broken      problems of entries that are not yielded yet, by row number
+    compared  number of statements whose balances agree or were accepted by two people
+    balances  both balances, with their days, of each statement
+    accepted  ids of proposals that accept a difference of balances, by `Balances.name`
+    differs   the statement for which the file was refused, or None
+    broken    problems of entries that are not yielded yet, by row number
     """
 
     format = ""
@@ -90,10 +88,8 @@ class BankTable(ABC):
         """Yield every booked entry with its row number."""
 
     def end_statement(self, row: int, found: Balances) -> None:
-        """Count a statement that ends at a row, and store its balances.
-
-        Raise RefusedTable for an unaccepted difference of entries and balances.
-        """
+        """Count a statement that ends at a row, and store its balances. Raise RefusedTable for an
+        unaccepted difference."""
         self.statements += 1
         if found.difference() and found.name not in self.accepted:
             self.differs = found
@@ -121,11 +117,8 @@ def cells_of(**found: str) -> Sequence[str]:
 
 
 def amount_cell(text: str, *, debit: bool) -> str:
-    """Return a cell with the amount, negative for a debit.
-
-    An unclear or signed amount becomes a `Number` that begins with `debit` or `credit`, and is
-    refused later.
-    """
+    """Return a cell with the amount, negative for a debit. An unclear amount becomes a `Number`,
+    which is refused later."""
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
     return tables.Number(("-" if debit and text.strip("0.") else "") + text.removesuffix("."))
@@ -145,16 +138,8 @@ def day_after(day: str) -> str:
 
 @dataclass(slots=True)
 class Balances:
-    """Balances of one statement, each with its day, and the sum of its entries.
-
-    opening   opening balance, if stated
-    closing   closing balance, if stated
-    moved     sum of the booked entries
-    opened    day of the opening balance
-    closed    day of the closing balance
-    goes_on   whether this page continues the previous page's statement
-    proposal  id of the proposal by which people accepted a difference
-    """
+    """Balances of one statement, and the sum of the booked entries. `goes_on` is true if this page
+    continues the previous page's statement."""
 
     opening: Decimal | None = None
     closing: Decimal | None = None
@@ -168,8 +153,7 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return a text that identifies this statement and its difference. The text is unique
-        within the file."""
+        """Return a text that identifies this statement and its difference within the file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
@@ -186,15 +170,14 @@ class Balances:
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return the change of balance that the entries do not explain. Return 0 if a balance is
+        """Return the change of balance that the entries do not explain; 0 if a balance is
         missing."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Return a sentence that states the change of balance, the sum of the entries, and the
-        difference between the two."""
+        """Return a sentence with the change of balance, the entries' sum, and the difference."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

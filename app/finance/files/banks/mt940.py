@@ -1,7 +1,5 @@
 """Read MT940, SWIFT's customer statement, and MT942, SWIFT's report within the day.
 
-An MT942 has no balances. The marks EC and ED mean expected entries, which are not booked.
-
 Source: SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in November 2026).
 """
 
@@ -32,8 +30,7 @@ _ENTRY: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Pattern of MT940 field 61 (SWIFT, Standards Category 9): 6!n[4!n]2a[1!a]15d1!a3!c16x[//16x][34x].
-Some banks write a longer reference."""
+"""Pattern of MT940 field 61 (SWIFT, Standards Category 9). Some banks write a longer reference."""
 
 _DIALECT: Final = re.compile(
     rf"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{{4}}| {{4}})?{_MONEY}"
@@ -74,15 +71,12 @@ _COUNTED: Final = re.compile(r"(?P<count>\d{1,5})[A-Z]{3}(?P<amount>\d{1,15},\d{
 
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
-"""Pattern of the keyword that begins a part of the purpose, at the start of a line (DK, "Anlage
-3")."""
+"""Pattern of a keyword that begins a part of the purpose (DK, "Anlage 3")."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
-"""Pattern of a line break within a number, after a full line (65 characters) of field 86
-(6*65x)."""
 
 _NOT_AS_SWIFT: Final = (
     "field :61: is not in SWIFT's form (value date, D or C, amount with a comma, type, "
@@ -241,7 +235,6 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable if a field's count and sum fit neither booked nor all entries."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -327,8 +320,6 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return (text, counterparty) of field 86. Banks divide this field by codes (`?20…`), by words
-    (`/NAME/`), or not at all."""
     flat = written.replace("\n", "")
     parts = _CODE.split(flat)
     if len(parts) < 3:

@@ -14,8 +14,7 @@ MAX_OFX_BYTES: Final = 16 * 1024 * 1024
 """Maximum bytes in an OFX file. Parsing takes eight times this size of memory."""
 
 MAX_OPEN: Final = 100
-"""Maximum number of open elements. An element whose value is missing stays open until its parent
-ends."""
+"""Maximum number of open elements. An element without a value stays open until its parent ends."""
 
 # Possessive: a name that does not end would otherwise be tried at each of its lengths.
 _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
@@ -37,10 +36,7 @@ _ERRORS: Final = {
 }
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""Element with the currency of an amount outside the account's currency (OFX 2.2, 5.2).
-
-`<ORIGCURRENCY>` only names the currency before a conversion.
-"""
+"""Element with the currency of an amount in a foreign currency (OFX 2.2, 5.2)."""
 
 
 class OfxTable(BankTable):
@@ -139,10 +135,6 @@ class OfxTable(BankTable):
 
 
 def _without_marks(text: str) -> str:
-    """Return the text without comments, and with CDATA sections escaped.
-
-    Raise RefusedTable for a document type, an entity, or an open section.
-    """
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
         parts.append(text[at:begins])
