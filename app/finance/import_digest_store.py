@@ -1,8 +1,5 @@
-"""Compute digests of imported lines, which reveal a line that was changed without an audit entry.
-
-The sealed audit entry of an import has the digest of the versions that the import added and ended.
-A check computes all digests again. Phone numbers are not covered, because they can be erased.
-"""
+"""Compute digests of imported lines, which reveal a change without an audit entry. Phone numbers
+are not covered, because they can be erased."""
 
 import hashlib
 import json
@@ -51,7 +48,7 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""Columns that the sealed digests of an import cover; a new column needs its own digest."""
+"""Columns that the sealed digests of an import cover. A new column needs its own digest."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"
@@ -82,10 +79,7 @@ async def digests_of(
     number: int,
     between: Callable[[], Awaitable[None]] = _nothing,
 ) -> dict[str, str]:
-    """Return the digests of an import whose lines are all written.
-
-    between  function to call after every LOOKING lines of the table
-    """
+    """Return the digests of an import whose lines are all written."""
     found, after = LineDigests(kind), None
     first = SEALED[kind].keys[0]
     async for to in key_stretches(connection, kind, lines=LOOKING):
@@ -106,21 +100,14 @@ async def digests_of(
 
 @dataclass(slots=True)
 class DigestsNow:
-    """Digests of the lines that are stored now.
-
-    facts   digests of every published import, by number
-    strays  lines of an unknown import, by kind
-    """
+    """Digests of the lines that are stored now. `strays` covers lines of an unknown import."""
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
     strays: Counter[ImportKind] = field(default_factory=Counter)
 
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
-    """Compute the digests of all imports again from the stored lines.
-
-    progress  called with the number of lines since its last call
-    """
+    """Compute the digests of all imports again from the stored lines."""
     known_imports = [
         (number, kind, published is not None)
         for number, kind, published in await connection.execute(

@@ -1,13 +1,12 @@
 """Watch the folder TALLYHOOK_IMPORT_FOLDER, and import its files in the service's name.
 
-1 look    for files with an unchanged size and time since the last look
+1 look    for files that no longer change
 2 copy    the file, and work on the copy
-3 dry     read the copy without importing; its kind and source must match its folder
-4 import  import the copy if every row is clear, and move the file to `done`
-5 task    leave an unclear file in place, and list it for people with what to do
+3 dry     read the copy without importing; kind and source must match the folder
+4 import  the copy if every row is clear, and move the file to `done`
+5 task    leave an unclear file in place, and list the file for people
 
-A file with a task is tried again when the file, the settings or the mappings change. Links and
-special files are never opened.
+Links and special files are never opened.
 """
 
 from __future__ import annotations
@@ -38,15 +37,13 @@ from app.finance.files import presets
 from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
 
 LOOK_S: Final = 15.0
-"""Seconds between two looks into the folders. A complete file is imported within 15 to 30
-seconds."""
+"""Seconds between two looks into the folders."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of a file, about 300,000 rows, because a stopping service waits for an import."""
+"""Maximum bytes of a file. A stopping service waits for an import."""
 
 MOST_FILES: Final = 200
-"""Maximum number of files in one folder that are examined in one round. Further files wait for the
-next round."""
+"""Maximum number of files in one folder that are examined in one round."""
 
 MOST_FOLDERS: Final = 100
 
@@ -55,8 +52,7 @@ MOST_TASKS: Final = 500
 DONE: Final = "done"
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Kind of import for each folder that belongs to no source. Any other folder has the name of its
-source."""
+"""Kind of import for each folder that belongs to no source."""
 
 State = tuple[int, int, int]
 """State of a file: (size, time, inode)."""
@@ -87,10 +83,7 @@ class Taken:
 
 
 class ImportFolder:
-    """Folder whose files are imported, with the results of the last look.
-
-    take  function that runs `take_file`, usually in a child process
-    """
+    """Folder whose files are imported, with the results of the last look."""
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
         self._context, self._folder, self._take = context, folder, take
@@ -98,10 +91,7 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import all clear files, and store a task for each other. Return the number of imports.
-
-        Return 0 if another worker is looking now.
-        """
+        """Import all clear files, store tasks for the others, and return the number of imports."""
         with ExitStack() as stack:
             try:
                 if (lock := lock_folder(self._folder)) is None:
@@ -170,7 +160,7 @@ async def import_task_documents(context: AppContext) -> list[import_store.Import
 
 
 async def try_again(context: AppContext) -> None:
-    """Retry, at the next look into the folder, every file that has a task for people."""
+    """Retry, at the next look, every file that has a task for people."""
     async with context.database.writing() as connection:
         await replace_import_tasks(connection, ())
 
@@ -262,8 +252,6 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a regular file from an open folder. Raise OSError if the file is not a regular file, or
-    is too large."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
@@ -288,10 +276,6 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file once, and return the number of its import.
-
-    Raise UsageError if a person must decide about it.
-    """
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
     async with context.database.reading() as connection:
@@ -335,10 +319,6 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return the request with the fitting mapping, the file's kind, and its source.
-
-    Raise UsageError if the file does not belong in this folder.
-    """
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(
@@ -369,7 +349,6 @@ async def _identity(
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:
-    """Move an imported file to the folder DONE, unless it has changed. Raise OSError on failure."""
     with suppress(FileExistsError):
         os.mkdir(DONE, dir_fd=inside)
     done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)

@@ -1,8 +1,8 @@
 """Store imports: numbered, one at a time, and invisible until published.
 
-1 begin      undo a killed import, and give the new one the next number
-2 write      lines, some thousand in a transaction, so that other writers wait only briefly
-3 publish    one row, which makes the whole import visible
+1 begin    undo a killed import, and give the new one the next number
+2 write    lines in small transactions, so that other writers wait only briefly
+3 publish  one row, which makes the whole import visible
 """
 
 from __future__ import annotations
@@ -46,13 +46,7 @@ class ImportPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """Import of a file, with numbers of rows.
-
-    who           who started the import
-    published_at  None while rows are written
-    written       number of rows written so far
-    withdraws     number of the import that this import withdraws, if any
-    """
+    """Import of a file, with numbers of rows. `published_at` is None while rows are written."""
 
     kind: ImportKind
     file: str
@@ -91,8 +85,7 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import that had begun by an instant, published or not. Return 0
-    if there is none."""
+    """Return the number of the last import that had begun by an instant, or 0."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -101,8 +94,8 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the import that is not published yet, or None. If its number `written` stops growing,
-    its process was killed."""
+    """Return the import that is not published yet. If its `written` stops growing, its process was
+    killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
@@ -112,8 +105,8 @@ async def importing_alone(connection: AsyncConnection) -> None:
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
-    """Store an import under the next number. Also return whether the rows of a killed import must
-    be undone first."""
+    """Store an import under the next number. The second result tells the caller to undo a killed
+    import."""
     await importing_alone(connection)
     # Delete first: this waits until an import that is being published has its number.
     left = await connection.execute(
@@ -128,8 +121,8 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
-    """Store an import's progress together with its lines. Return False if another process has taken
-    over, so that the caller must stop."""
+    """Store an import's progress together with its lines. After False, the caller must stop:
+    another process has taken over."""
     found = await connection.execute(
         text(
             "UPDATE imports SET written=:written WHERE number=:number AND sha256=:sha256 "
@@ -146,8 +139,7 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 
 
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
-    """Publish an import. Return the instant of its publication, which is later than that of any
-    other import."""
+    """Publish an import. Return the instant, which is later than any other import's."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
     latest: Instant | None = found.scalar_one()
     at = now if latest is None else max(now, latest + TICK)
@@ -234,8 +226,7 @@ HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Return SQL for a sum in two columns, because SQLite refuses sums beyond 64 bits. `sum_of`
-    joins the two columns."""
+    """Return SQL for a sum in two columns, because SQLite refuses sums beyond 64 bits."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
@@ -258,7 +249,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Return the number of orders that have records by this author, such as an import."""
+    """Return the number of orders that have records by this author."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},
@@ -323,12 +314,7 @@ class ImportTaskDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """File in the watched folder that was not imported, so that a person must look at it.
-
-    folder   its folder within the import folder; empty for the import folder itself
-    problem  why the file was not imported and what to do
-    since    when the problem was first found
-    """
+    """File in the watched folder that was not imported, so that a person must look at it."""
 
     folder: str
     file: str

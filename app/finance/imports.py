@@ -64,14 +64,8 @@ async def import_file(
     name: str,
     progress: Progress,
 ) -> Imported:
-    """Import a file, or only report what an import would do.
-
-    chosen  how to read the file
-    name    the source or order book; empty for a bank file
-
-    Raise NotFoundError for a missing file, and UsageError without permission, or if a booking would
-    count twice.
-    """
+    """Import a file, or only report what an import would do. Raise UsageError without permission,
+    or if a booking would count twice."""
     if request.rejects is not None and not request.accept_good:
         raise UsageError("--rejects works only with --accept-good: give both")
     aside = request.accept_good and not request.dry_run
@@ -137,10 +131,6 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Compare a bank file with the stored lines, and add details to lines of another format.
-
-    Raise UsageError if a booking would count twice or be left out.
-    """
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -208,12 +198,8 @@ async def import_book(
     sources: Collection[str] | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import an order book, for comparison with ledgers.
-
-    sources  names that a row's source may have; None for any
-
-    Raise the errors of `import_file`, and UsageError for an invalid mapping.
-    """
+    """Import an order book. Raise the errors of `import_file`, and UsageError for an invalid
+    mapping."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "book", unstated=_unstated(context))
         form = books.BookForm(chosen.mapping, sources=sources)
@@ -231,13 +217,8 @@ async def import_statement(
     own_orders: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a provider's statement.
-
-    source      name of the source; empty if unknown
-    own_orders  whether the source's orders are stored with its name as a prefix
-
-    Raise the errors of `import_file`, and UsageError for an invalid mapping.
-    """
+    """Import a provider's statement. Raise the errors of `import_file`, and UsageError for an
+    invalid mapping."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "statement", unstated=_unstated(context))
         if chosen.preset is not None:
@@ -277,10 +258,8 @@ async def import_bank(
     *,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank file in any bank format, or as a table.
-
-    Raise the errors of `import_file`, and UsageError for an invalid mapping.
-    """
+    """Import a bank file. Raise the errors of `import_file`, and UsageError for an invalid
+    mapping."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:
@@ -333,8 +312,7 @@ async def _proposed_difference(
 async def identify(
     context: AppContext, request: ImportRequest, *, kind: ImportKind | None, source: str | None
 ) -> file_identity.FileIdentity:
-    """Identify a file's kind and its source among the configured sources. Raise the errors of
-    `identify_file`."""
+    """Identify a file's kind and its configured source. Raise the errors of `identify_file`."""
     async with _unpacked(context, request) as request:
         found = file_identity.identify_file(
             request,
@@ -359,8 +337,7 @@ MOST_SHEETS: Final = 10
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
-    """Return the names of a workbook's sheets that have content. For any other file, return
-    none."""
+    """Return the names of a workbook's sheets that have content; none for other files."""
     async with _unpacked(context, request) as request:
         return _sheets(request)
 
@@ -375,8 +352,8 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Return the columns and first rows of an unknown file. Raise UsageError if the file cannot be
-    read."""
+    """Return the columns and first rows of an unknown file. Raise UsageError for an unreadable
+    file."""
     async with _unpacked(context, request) as request:
         try:
             return mapping_draft.preview_table(

@@ -1,13 +1,5 @@
-"""Match many orders in several processes: one range of keys each, all in one snapshot.
-
-    1 cut      all keys into ranges of about equally many orders
-    2 share    one snapshot of the database with all processes
-    3 match    one range in each process, which sends its decisions, counts and leftovers
-    4 absorb   the ranges in key order, in the writing process
-
-If a matching process dies, the run ends without a result. This module imports little, because each
-of these processes imports it first.
-"""
+"""Match many orders in several processes: one range of keys each, all in one snapshot. If a process
+dies, the run ends without a result."""
 
 from __future__ import annotations
 
@@ -31,8 +23,7 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Maximum number of orders that one process matches alone. For so few orders, starting another
-process takes as long as the matching."""
+"""Maximum number of orders that one process matches alone."""
 
 DECISIONS_AT_ONCE: Final = 500
 """Number of decisions in one message. Each decision takes about two kilobytes."""
@@ -44,8 +35,8 @@ Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Maximum number of seconds for opening one snapshot in all processes. Meanwhile, nobody can write
-to a SQLite database."""
+"""Time limit for opening one snapshot in all processes, in seconds. Meanwhile, nobody can write to
+a SQLite database."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so this run was not stored: run it again when "
@@ -99,10 +90,8 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
-        """Match all ranges, and return the results in key order. Decisions are passed to `save`.
-
-        Raise UnreachableError if a process died.
-        """
+        """Match all ranges, save the decisions, and return the results in key order. Raise
+        UnreachableError if a process died."""
         turn = asyncio.Lock()
 
         async def one(keys: ledger_line_store.KeyRange, pipe: Pipe) -> MatchingPart:
@@ -138,10 +127,6 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send or receive a message in a thread.
-
-    Raise the other process's error, or UnreachableError if it has ended.
-    """
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:
@@ -155,10 +140,7 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that share the matching, or None if this process must match alone.
-
-    Only this process can read ledger lines of a past instant.
-    """
+    """Yield processes that share the matching, or None if this process must match alone."""
     if jobs < 2 or as_of is not None:
         yield None
         return
@@ -196,7 +178,7 @@ def _serve(pipe: Pipe, settings: Settings) -> None:
 
 
 def answer(pipe: Pipe, settings: Settings) -> None:
-    """Open the database and the snapshot, match one range of keys, and send all results."""
+    """Match one range of keys in the shared snapshot, and send all results."""
     try:
         try:
             asyncio.run(_opened_and_matched(pipe, settings))

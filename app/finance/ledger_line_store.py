@@ -1,8 +1,5 @@
-"""Cache of ledger lines: each order's contribution to a reconciliation, in key order.
-
-A row is stale if the order has newer evidence, or if the instant `until` has passed. Each
-reconciliation first recomputes the stale rows.
-"""
+"""Cache of ledger lines: each order's contribution to a reconciliation, in key order. Each
+reconciliation first recomputes the stale rows."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -37,7 +34,7 @@ AT_ONCE: Final = 1_000
 """Maximum number of ledger lines in memory. Each line takes about a kilobyte."""
 
 FLAT_AT_ONCE: Final = 4_000
-"""Maximum number of plain rows in memory. Each row takes less than half a kilobyte."""
+"""Maximum number of plain rows in memory."""
 
 _STALE: Final = (
     "SELECT {shown} FROM order_due LEFT JOIN takings ON takings.order_key = order_due.order_key "
@@ -50,8 +47,6 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""SQL for the columns of a `LedgerLineRow`; the last is NULL for a plain line, else the whole
-line."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -63,8 +58,8 @@ _WHOLE_OF_ORDERS: Final = statement(
 class FreshLine:
     """Newly computed ledger line.
 
-    generation  generation number of the order's evidence
-    until       instant after which it is stale; None for never
+    generation  number of the order's evidence version
+    until       instant after which the line is stale; None for never
     taking      the line; None without evidence
     """
 
@@ -77,8 +72,8 @@ class FreshLine:
 async def stale_orders(
     connection: AsyncConnection, *, now: Instant
 ) -> AsyncIterator[list[tuple[str, int]]]:
-    """Yield (order, generation of its evidence) for each order that has no current ledger line, in
-    batches."""
+    """Yield each order without a current ledger line, in batches. The number is the evidence's
+    version."""
     async for rows in stream(connection, _STALE_ORDERS, at_once=AT_ONCE, values={"now": now}):
         yield [(row[0], row[1]) for row in rows]
 
@@ -144,8 +139,7 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant, in batches sorted by key. The lines are plain
-    tuples for the matcher."""
+    """Yield stored ledger lines as plain tuples, in batches sorted by key."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
@@ -167,7 +161,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """Yield stored ledger lines as of an instant in full form, in batches sorted by key."""
+    """Yield stored ledger lines in full form, in batches sorted by key."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]

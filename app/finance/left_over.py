@@ -1,8 +1,4 @@
-"""Find unmatched lines, so that a person can choose the counterpart of a break.
-
-Candidates are lines of other open breaks, and bank lines without a provider. A person can choose
-several.
-"""
+"""Find unmatched lines, so that a person can choose the counterpart of a break."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,18 +20,14 @@ SEARCHED: Final = 20_000
 """Maximum number of lines that are searched. Each line takes about a kilobyte."""
 
 OF_BANK: Final = 1_000
-"""Maximum number of searched bank lines for which no provider is known. The newest lines are
-searched first."""
+"""Maximum number of searched bank lines without a known provider. The newest lines are searched
+first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """Unmatched line that a person may match with a break.
-
-    line  a line's id, or an order's reference
-    of    id of the open break about the line; None for a bank line without a provider
-    text  the bank's text, with the payer
-    """
+    """Unmatched line that a person may match with a break. `of` is None for a bank line without a
+    provider."""
 
     line: str
     of: str | None
@@ -58,13 +50,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """Conditions of a search for lines. An empty condition fits every line.
-
-    text    a part of a reference, a bank's text or a payer's name
-    amount  the line's amount, in major units of the break's currency
-    since   earliest instant of the line
-    until   instant before which the line is dated
-    """
+    """Conditions of a search for lines. An empty condition fits every line."""
 
     text: str = ""
     amount: str = ""
@@ -74,13 +60,8 @@ class LineSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLines:
-    """Lines that a search found.
-
-    lines   the chosen lines, then others by similarity of sum and date
-    chosen  the chosen lines
-    left    the break's sum minus the chosen lines; None if a currency differs
-    more    whether some lines were not searched
-    """
+    """Lines that a search found. `left` is the break's sum minus the chosen lines; None if
+    currencies differ."""
 
     lines: list[LeftOver]
     chosen: list[LeftOver]
@@ -97,12 +78,7 @@ async def find_lines(
     texts: bool = True,
     other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search for possible counterparts of a break. Raise UsageError if the amount is unclear.
-
-    chosen          ids of lines that the person has already chosen
-    texts           whether the reader may see the bank's texts
-    other_business  bank lines without a provider to search, too, if `may_be_other_business`
-    """
+    """Search for possible counterparts of a break. Raise UsageError for an unclear amount."""
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)
     every, more = await _left_over(context, found, texts=texts)
@@ -137,8 +113,7 @@ async def find_lines(
 
 
 def may_be_other_business(cause: BreakCause) -> bool:
-    """Return whether a bank line without a provider may be the counterpart of a break with this
-    cause."""
+    """Check if a bank line without a provider can be the break's counterpart."""
     return "bank_line_unknown" in CAUSES[cause].partners
 
 

@@ -1,8 +1,4 @@
-"""Limit what one person may decide alone, and add up what the person has used.
-
-The amounts come from the audit trail, in the transaction of the act. Acts that a second person
-approved do not count.
-"""
+"""Limit what one person may decide alone. Acts that a second person approved do not count."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -25,7 +21,7 @@ COUNTED: Final[tuple[Action, ...]] = (
     "payment_assigned",
     "payment_withdrawn",
 )
-"""Acts whose amounts count toward a person's limits. Refunds of late money give away nothing."""
+"""Acts whose amounts count toward a person's limits."""
 
 _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
     "day": ("today", "in a day"),
@@ -35,16 +31,14 @@ _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Limits of a person, and the amounts decided alone today and this month.
-
-    used  minor units by period and currency
-    """
+    """A person's limits, and the amounts decided alone today and this month. Amounts are minor
+    units."""
 
     rules: Rules
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
 
     def why_not(self, *moneys: Money) -> str | None:
-        """Return why one person may not decide these amounts alone, or None if one person may."""
+        """Return why one person may not decide these amounts alone, or None."""
         for each in moneys:
             above = self.rules.above(each)
             if above is not None:

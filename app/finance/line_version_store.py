@@ -1,12 +1,5 @@
 """Compare an imported file with the current lines, and write new versions of changed lines.
-
-    1 compare    the rows of a file with the current lines of their group
-    2 decide     whether a row is a new line, a new version of a line, or changes nothing
-    3 write      new versions, which end the previous versions; a dry run stops before this
-
-A version is valid from the import `since` until before the import `until`. Withdrawing an import
-restores the versions before it.
-"""
+Withdrawing an import restores the versions before the import."""
 
 from __future__ import annotations
 
@@ -47,15 +40,10 @@ Row = tuple[Any, ...]
 class LineKind:
     """Kind of line, with its tables and its rule for which lines are equal.
 
-    prefix    prefix of line ids
-    group     columns that identify a line or a group of lines; equal values in the first column are
-              in one batch
-    numbered  whether a group can have several lines, which differ by their `ordinal`
-    content   columns of a version, except its key, its imports and the id of its line
+    group     columns that identify a line or a group of lines
+    numbered  whether a group can have several lines, which differ by `ordinal`
+    content   columns of a version, except key, imports and line id
     texts     number of texts, at the end of `content`, that an erasure can rewrite
-    erased    returns whether an erasure rewrote a text
-    money     SQL for a line's money
-    date      SQL for a line's date
     """
 
     table: str
@@ -76,17 +64,14 @@ class LineKind:
         return (*group, ordinal) if self.numbered else group
 
     def line_id(self, key: Row) -> str:
-        """Return the id that a line has in all versions: a prefix such as `bok_`, and 20 hex
-        digits."""
+        """Return a line's id, equal in all versions: a prefix such as `bok_`, and 20 hex digits."""
         named = key if self.numbered else reversed(key)
         digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
         return f"{self.prefix}_{digest.hexdigest()}"
 
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
-        """Return each line's newest version with an erased text, by the line's key.
-
-        A new import must not restore that text.
-        """
+        """Return each line's newest version with an erased text. A new import must not restore that
+        text."""
         keys = len(self.keys)
         return {
             each[:keys]: each
@@ -97,28 +82,20 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return, for each row of a group, the index of its known line, or None for a new line."""
+        """Return, for each row, the index of its known line; None for a new line."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
-        """Return the content of a line's new version.
-
-        content  content of the row in the file
-        before   content of the present version
-        """
+        """Return the content of a line's new version."""
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return new lines that can be corrections of earlier lines.
-
-        new   content of each new line
-        left  import and content of each earlier line that the file lacks
-        """
+        """Return new lines that can be corrections of earlier lines."""
         return []
 
 
 class _Statements(LineKind):
-    """Kind of the lines of statements. Several lines may have equal references."""
+    """Kind of the lines of statements. Several lines can have equal references."""
 
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
@@ -147,8 +124,7 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Kind of the lines of bank accounts. If a file leaves a text empty, the line keeps the text's
-    earlier content."""
+    """Kind of the lines of bank accounts. An empty text keeps the text's earlier content."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)

@@ -48,8 +48,7 @@ class WordFilter:
 
 
 MAX_WORD: Final = 200
-"""Maximum number of characters in a cell that is compared with patterns, because patterns are slow
-on long texts."""
+"""Maximum number of characters in a cell that is compared with patterns."""
 
 MAX_REPORTED: Final = 50
 
@@ -57,10 +56,7 @@ MAX_REMEMBERED: Final = 10_000
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """Return a pattern for a word, in which a star stands for any text.
-
-    It matches cells that are stripped and in small letters, without backtracking.
-    """
+    """Return a pattern for a word, in which a star stands for any text."""
     first, *inner = map(re.escape, word.strip().casefold().split("*"))
     if not inner:
         return re.compile(first)
@@ -73,16 +69,14 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""Rule that left rows out: (column, word). An empty word means that the rows lacked all words that
-the rule requires."""
+"""Rule that left rows out: (column, word). An empty word means that a required word was missing."""
 
 
 class Shaped:
     """Table that contains only data rows, after the mapping's rules for rows were applied."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
-        """Apply a mapping's rules to a table. Raise RefusedTable if a column that the rules need is
-        missing."""
+        """Apply a mapping's rules to a table. Raise RefusedTable if a needed column is missing."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self._notes = [*table.notes]
         self.notes: Sequence[str] = self._notes
@@ -309,14 +303,8 @@ def made_cells(
     marks: Marks,
     signs: Signs | None,
 ) -> MadeCells | None:
-    """Return a function that computes a field's cells from this heading's columns.
-
-    row       number of the heading's row in the file
-    optional  whether the columns may be missing; then None is returned
-    signs     how the file writes outgoing money
-
-    Raise RefusedTable if a required field's columns are missing.
-    """
+    """Return a function that computes a field's cells. Raise RefusedTable if a required field's
+    columns are missing."""
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
     }
@@ -343,11 +331,8 @@ DIRECTED: Final = frozenset({"amount", "gross", "net"})
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Return the function that computes each combined field's cells. Raise RefusedTable for a
-    missing column.
-
-    row  number of the heading's row in the file
-    """
+    """Return the functions that compute combined fields' cells. Raise RefusedTable for a missing
+    column."""
     found = {
         name: made_cells(
             made,
@@ -380,8 +365,7 @@ class JoinedCells:
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return the joined cell of each row. If the row's first cell is a CellMoment, the result
-        is a CellMoment, too."""
+        """Return the joined cell of each row. Joined dates with a time stay a CellMoment."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -409,8 +393,8 @@ class SumOfCells:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
 
     def total(self, add: Sequence[str], subtract: Sequence[str]) -> str:
-        """Return the sum as a cell, or an empty text if all cells are empty. Raise UnclearCell for
-        an unclear amount."""
+        """Return the sum as a cell; empty if all cells are empty. Raise UnclearCell for an unclear
+        amount."""
         parts = [(1, *self._amounts.parts(cell)) for cell in add if cell.strip()]
         parts += [(-1, *self._amounts.parts(cell)) for cell in subtract if cell.strip()]
         if not parts:
@@ -457,7 +441,7 @@ CONTRADICTS_MINUS: Final = (
 
 
 class SummedCells:
-    """Field whose cell is a sum of columns. The direction of the sum may be in a further column."""
+    """Field whose cell is a sum of columns."""
 
     def __init__(
         self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None
@@ -546,7 +530,6 @@ def _is_label(cell: str) -> bool:
 
 
 _LEAST_ROWS_ABOVE: Final = 2
-"""Minimum number of rows above a last row that is a total by its amounts alone."""
 
 
 class ShapedTotals:
@@ -565,15 +548,7 @@ class ShapedTotals:
         own: Collection[int] = (),
         others: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Set the columns to read, by index in the heading. None stands for a missing column.
-
-        references  columns that can contain a word for totals
-        made        makes the amount from several columns, or None
-        debit       column of outgoing money, if `amount` has only incoming money
-        staged      indexes of currency and amount in a staged row, without the row's number
-        own         columns with text in data rows but not in totals
-        others      further columns with amounts, each with its index in a staged row
-        """
+        """Set the columns to read, by index in the heading. None stands for a missing column."""
         self._own, self._others = own, others
         self._of_others: Counter[tuple[int, str]] = Counter()
         self._references, self._amount, self._currency = references, amount, currency
@@ -632,17 +607,12 @@ class ShapedTotals:
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row that is labelled as a total is no total, or None.
-
-        A total is the sum of all rows above it, or of the rows since the last total. It can also
-        have no amount.
-        """
+        """Return why a row that is labelled as a total is no total, or None."""
         found = self._why_not(row)
         return None if found is None else f"is called a total, but {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which has only amounts, is not a total. Return None if the row
-        is a total."""
+        """Return why the last row, which has only amounts, is not a total, or None."""
         found = self._why_not(row)
         if found is None and self._rows_above < _LEAST_ROWS_ABOVE:
             found = "there are too few rows above to tell whether it is a total or an order"

@@ -1,7 +1,4 @@
-"""Find the period that a file states, in elements of its format or in lines above its table.
-
-Dates of rows are no period, because days without money have no rows.
-"""
+"""Find the period that a file states, in the format's elements or above the table."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -35,8 +32,7 @@ LONGEST_LINE: Final = 1_000
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period that is stated above a table, such as `01/10/2026 to 31/10/2026`. Yield
-    nothing if the lines state different periods."""
+    """Yield the period that is stated above a table, such as `01/10/2026 to 31/10/2026`."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }
@@ -46,18 +42,15 @@ def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
 
 
 def in_name(name: str) -> Iterator[StatedPeriod]:
-    """Yield the period in a file's name, if the name contains two days such as
-    `2026-10-01_2026-10-31`."""
+    """Yield the period in a file's name, such as `2026-10-01_2026-10-31`."""
     found = _NAMED.search(name)
     if found is not None:
         yield StatedPeriod(since=found[1], until=found[2])
 
 
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
-    """Return (account, span) for each period that a file states, after all rows are read.
-
-    The account is empty for the whole file's period.
-    """
+    """Return (account, span) for each period that a file states, after all rows are read. The whole
+    file's account is empty."""
     periods = [*table.periods] or [*in_head(table.head)]
     if not periods and chosen.preset is not None:
         periods = [*in_name(path.name)]
@@ -67,7 +60,7 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Return the span of a stated period in the file's zone, or None if the period is invalid."""
+    """Return the span of a stated period in the file's zone; None for an invalid period."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:
@@ -88,8 +81,8 @@ def _end(last: Instant, *, minute: bool) -> Instant:
 
 
 def days_of(since: str, until: str, mapping: FileMapping) -> Span:
-    """Return the span of whole days from `since` to `until`. Raise ValueError for invalid days. Its
-    message is a sentence."""
+    """Return the span of whole days. Raise ValueError, with a sentence for people, for invalid
+    days."""
     calendar = Calendar(mapping.zone or UTC)
     span = Span(since=calendar.day(since)[0], until=calendar.day(until)[1])
     if span.since >= span.until:

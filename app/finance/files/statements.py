@@ -1,8 +1,5 @@
-"""Read statements: settlement or transaction files of a provider, one movement in each row.
-
-Outgoing money is negative: a refund of 500 has gross -500. A positive fee is a cost. Every accepted
-row has gross - fee = net.
-"""
+"""Read a provider's statements, one movement in each row. Outgoing money is negative, a cost is a
+positive fee, and gross - fee = net."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +16,7 @@ from reconcile.money import Money, to_json
 
 Minor = Sequence[int | None]
 DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
-"""Columns on which fees may depend. They are stored as the `details` of a line."""
+"""Columns on which fees can depend."""
 
 MAX_DETAIL: Final = 100
 
@@ -31,8 +28,7 @@ _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
-"""Types of rows. A payment reversal cancels a part of a payment that was announced but not
-captured."""
+"""Types of rows. A payment reversal cancels an announced but uncaptured part of a payment."""
 
 
 class StatementForm:
@@ -82,11 +78,8 @@ class StatementForm:
     )
 
     def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
-        """Set up the form.
-
-        source      the provider account of the statement; empty if unknown
-        own_orders  whether the source's orders are stored with its prefix, as in `@till:1001`
-        """
+        """Set up the form. With `own_orders`, orders are stored with the source's prefix, as in
+        `@till:1001`."""
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
         self._has_currency = "currency" in mapping.defaults
@@ -176,7 +169,6 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return the phone number of each disbursement's recipient as E.164 digits, or None."""
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [
@@ -274,10 +266,6 @@ def _payments(
     originals: Sequence[str | None],
     movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the payment to which each row belongs: the original one of a refund or dispute.
-
-    For a hold or release, it is their common reference.
-    """
     if _PAIR_OF.keys().isdisjoint(kinds) and not any(originals):
         return own
     return [
@@ -289,8 +277,6 @@ def _payments(
 
 
 def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
-    """Raise UnclearCell for a row that changes a wallet at the provider but does not name the
-    wallet."""
     if OF_WALLET.isdisjoint(kinds):
         return
     for kind, wallet in zip(kinds, wallets, strict=True):

@@ -1,11 +1,8 @@
 """Read a table from a file of any format: a heading, and rows of text cells, in batches.
 
-    CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with a BOM, or as declared
-    XLSX         `XlsxTable`  the first sheet, or the named one
-    JSON Lines   `JsonLines`  one object in each line
-
-Cells are text as the file writes it. In formats with types, numbers and dates have types of their
-own.
+CSV         `CsvTable`, with the delimiter , ; tab or |
+XLSX        `XlsxTable`, the first sheet or the named one
+JSON Lines  `JsonLines`, one object in each line
 """
 
 from __future__ import annotations
@@ -34,20 +31,15 @@ _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """Return a simplified form of a column's name, for comparing names. `Placed At` and `placed_at`
-    have the same form."""
+    """Return a column name's simple form: `Placed At` and `placed_at` are equal."""
     return _APART.sub("", name.strip().casefold())
 
 
 def places_of(
     heading: Sequence[str], *, fields: Sequence[str], named: Mapping[str, str], row: int
 ) -> dict[str, int]:
-    """Return the index of each field's column in the heading.
-
-    named  name of each mapped field's column; an empty name leaves the field out
-
-    Raise RefusedTable if two columns have one name, or a mapped column is missing.
-    """
+    """Return the index of each field's column in the heading. Raise RefusedTable for a repeated or
+    missing column."""
     plain = {plain_name(name) for name in heading} - {""}
     found = {}
     for wish in fields:
@@ -60,8 +52,7 @@ def places_of(
 
 
 def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
-    """Return the index of a column. Raise RefusedTable unless there is exactly one column with this
-    name."""
+    """Return the index of a column. Raise RefusedTable unless exactly one column has this name."""
     plain = plain_name(name)
     places = [place for place, each in enumerate(heading) if plain_name(each) == plain]
     if len(places) > 1:
@@ -111,13 +102,8 @@ QUOTED_DIGITS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Problem that was found in a file.
-
-    row       line of the file in which the row begins, from 1
-    column    name in the file's heading; None for the whole row or file
-    sentence  sentence that states the problem
-    word      the unknown word, or None
-    """
+    """Problem that was found in a file. `row` is the line of the file in which the row begins, from
+    1."""
 
     row: int
     column: str | None
@@ -129,10 +115,8 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error for a cell whose meaning is not certain, with one sentence.
-
-    word  the cell's text, if a mapping must state its meaning
-    """
+    """Error for a cell whose meaning is not certain. `word` is the text that a mapping must
+    explain."""
 
     def __init__(self, sentence: str, *, word: str | None = None) -> None:
         super().__init__(sentence)
@@ -148,16 +132,14 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Return whether a message may repeat a cell. The cell must be short and must not be a phone
-    number."""
+    """Check if a message may repeat a cell. The cell must be short and no phone number."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
     return few and text.isprintable()
 
 
 def quoted(cell: str) -> str:
-    """Return a cell in quotation marks if a message may repeat the cell. For any other cell, return
-    a description."""
+    """Return a cell in quotation marks, or a description if no message may repeat the cell."""
     if not is_quotable(cell):
         return "the value there"
     text = cell.translate(BLANKS).strip()
@@ -194,13 +176,8 @@ def refuse_to_replace(path: Path) -> None:
 def write_rejects(
     path: Path, table: SourceTable, problems: Iterable[Problem], *, decimal: str = "."
 ) -> None:
-    """Write the rejected rows of a table to a new file.
-
-    problems  the problems of the rows, in row order
-    decimal   the mapping's decimal mark, for the numbers of a workbook
-
-    Raise UsageError if the file cannot be created.
-    """
+    """Write the rejected rows of a table to a new file. Raise UsageError if the file cannot be
+    created."""
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(made, "w", encoding="utf-8", newline="") as file:
@@ -241,13 +218,13 @@ MAX_FILE_BYTES: Final = 2 * 1024**3
 """Maximum number of bytes of a file. Ten million rows have about 1 GB."""
 
 MAX_ROWS: Final = 10_000_000
-"""Maximum number of rows of a file. A large shop has fewer in a year."""
+"""Maximum number of rows of a file."""
 
 MAX_COLUMNS: Final = 500
 """Maximum number of columns in a heading. A statement has some dozens."""
 
 MAX_CELL: Final = 128 * 1024
-"""Maximum number of characters in a cell, which is also the limit of Python's CSV reader."""
+"""Maximum number of characters in a cell, the limit of Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
 
@@ -267,7 +244,7 @@ class LongNumber(str):
 
 
 NO_VALUE: Final = "="
-"""Text in place of content that is no value, such as a JSON object, refused like a formula."""
+"""Text in place of content that is no value, such as a JSON object."""
 
 
 class CellMoment(str):
@@ -279,10 +256,8 @@ class CellMoment(str):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive rows with their numbers in the file.
-
-    broken  problems of malformed rows, by row number; such a row's first cell has the whole text
-    """
+    """Consecutive rows with their numbers in the file. `broken` has the problems of malformed
+    rows."""
 
     rows: list[Sequence[str]]
     numbers: Sequence[int]
@@ -291,11 +266,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedPeriod:
-    """Period that a file states, as the file writes it.
-
-    until  last moment, or last day, inclusive
-    name   account of the period; empty for the whole file
-    """
+    """Period that a file states, as written in the file. `until` is inclusive."""
 
     since: str
     until: str
@@ -320,8 +291,7 @@ class SourceTable(Protocol):
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """Return the periods that the file states. The list is complete only after all rows are
-        read."""
+        """Return the periods that the file states. The list is complete after all rows are read."""
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows after the heading, in batches. Each call starts at the first row."""
@@ -337,8 +307,8 @@ _SEARCHED: Final = 1024 * 1024
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a text file with their line ends. Raise RefusedTable for bytes that are
-    not text in this encoding."""
+    """Yield the lines of a text file with their line ends. Raise RefusedTable for undecodable
+    bytes."""
     number = 0
     with path.open(encoding=encoding, newline="") as file:
         try:
@@ -434,11 +404,8 @@ class CsvTable:
         recognize: Recognize,
         heading_row: int | None = None,
     ) -> None:
-        """Find the heading and the delimiter.
-
-        recognize    counts the known columns of a heading
-        heading_row  line of the heading; None to find it; 0 for columns that are named by position
-        """
+        """Find the heading and the delimiter. `heading_row` is None to find the heading, and 0
+        without a heading."""
         self._path = path
         with path.open("rb") as file:
             first_line = file.readline(MAX_LINE).decode("latin-1")  # the heading we wrote is ASCII
@@ -472,10 +439,6 @@ class CsvTable:
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return (number of lines above the heading, heading, declared delimiter or None).
-
-        Raise RefusedTable if there is no heading.
-        """
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -577,11 +540,6 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _LEAST_COLUMNS: Final = 5
-"""Minimum number of columns in a table whose cells are searched for whole rows.
-
-A wrong quotation mark can turn several rows into one cell. In a narrower table, a text can have as
-many delimiters by chance.
-"""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -608,16 +566,13 @@ SEARCHED_ROWS: Final = 50
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the row with the most known names, or 0 if none has two.
-
-    known  number of known names in each of the first rows
-    """
+    """Return the index of the row with the most known names, or 0."""
     most = max(known)
     return known.index(most) if most > 1 else 0
 
 
 def cells_of_line(line: str, delimiter: str) -> list[str]:
-    """Split a line into cells. Return an empty list if the line is not a valid row."""
+    """Split a line into cells; empty for an invalid row."""
     try:
         return next(csv.reader(chain([line]), delimiter=delimiter))
     except (csv.Error, StopIteration):
@@ -625,8 +580,6 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter by which a line has the most known columns. Raise RefusedTable if two
-    delimiters are equally good."""
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):

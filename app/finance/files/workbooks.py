@@ -1,14 +1,5 @@
-"""Read a sheet of a workbook (XLSX) as a table, with notes on what people do not see.
-
-1 open    in a child process with limits; any file that is not XLSX is refused
-2 guard   refuse an archive that declares too many or too large parts
-3 choose  take the named sheet, or the first visible one; note the other sheets
-4 doubt   find hidden rows, error cells, and formulas without a saved value
-5 write   write the rows as lines of JSON into a file of the parent
-6 read    read cells as text, numbers and dates as their own types
-
-The child limits memory, because a file of 10 kB can make the library allocate terabytes.
-"""
+"""Read a sheet of a workbook (XLSX) as a table, in a child process with limits. A file of 10 kB can
+make the library allocate terabytes."""
 
 import datetime
 import json
@@ -43,16 +34,13 @@ from app.finance.files import tables
 from app.finance.files.containers import DAMAGED
 
 MAX_ENTRIES: Final = 2_000
-"""Maximum number of parts in a workbook. A workbook of a hundred sheets has some hundreds of
-parts."""
+"""Maximum number of parts in a workbook."""
 
 MAX_CONTENT: Final = 1024 * MIB
-"""Maximum number of bytes of all parts together, unpacked. A million rows of eight cells take about
-400 MB."""
+"""Maximum number of bytes of all parts together, unpacked."""
 
 MAX_RATIO: Final = 200
-"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT. Sheets have
-ratios of 10 to 50."""
+"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT."""
 
 FREE_CONTENT: Final = 10 * MIB
 
@@ -65,7 +53,7 @@ OF_ONE_SHEET: Final = ChildLimits(
 """Limits of the child process. A million rows of eight cells take about 1 GiB and 30 s."""
 
 MAX_ROW: Final = 16 * MIB
-"""Maximum number of bytes of a row as JSON. A cell has at most 32,767 characters."""
+"""Maximum number of bytes of a row as JSON."""
 
 _ENCRYPTED: Final = 0x1
 
@@ -84,11 +72,7 @@ def _untyped(cell: object) -> object:
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield a sheet's head and rows as lines of JSON, or a line with the reason for a refusal.
-
-    noted  whether the head has notes on other sheets and hidden rows
-    most   maximum number of rows with content; 0 for no limit
-    """
+    """Yield a sheet's head and rows as lines of JSON, or a line with the reason for a refusal."""
     try:
         check_workbook(path)
         book, sheet = _sheet(path, name)
@@ -124,7 +108,7 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
 
 
 def sheet_names(path: Path) -> Iterator[bytes]:
-    """Yield a line of JSON that lists the names of sheets with content, or that states an error."""
+    """Yield a line of JSON with the names of sheets with content, or with an error."""
     try:
         check_workbook(path)
         book = _of_library(partial(load_workbook, path))
@@ -183,20 +167,14 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
 
 @dataclass(slots=True, kw_only=True)
 class SheetDoubts:
-    """Cells of a sheet that have no reliable value, and rows that people do not see.
-
-    cells   text of each doubtful cell by row and column, from 1; empty for a formula without a
-            value
-    hidden  numbers of hidden rows with content
-    """
+    """Cells of a sheet without a reliable value, and hidden rows. Rows and columns count from 1."""
 
     cells: dict[int, dict[int, str]] = field(default_factory=dict)
     hidden: list[int] = field(default_factory=list)
 
 
 def doubts_of(path: Path, sheet: str) -> SheetDoubts:
-    """Return a sheet's doubtful cells and hidden rows. Raise RefusedTable if the sheet is
-    damaged."""
+    """Return a sheet's doubtful cells and hidden rows. Raise RefusedTable for a damaged sheet."""
     with zipfile.ZipFile(path) as archive:
         parts = _Parts()
         parts.find(archive)
@@ -217,11 +195,6 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Byte strings that show whether a sheet can have doubtful cells or hidden rows.
-
-A zero byte means UTF-16, in which the others would not be found. A sheet without any is not parsed
-by element, which takes four times as long.
-"""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 
@@ -234,8 +207,6 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part of the workbook. Raise RefusedTable if the part is missing, is not XML, or
-    declares a document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -287,11 +258,7 @@ class _Parts:
 
 class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
-        """Start without any doubtful cells.
-
-        recalculated  whether programs calculate all formulas when opening, so that a saved zero is
-                      doubtful
-        """
+        """Start without any doubtful cells. With `recalculated`, a saved zero is doubtful."""
         self.found = SheetDoubts()
         self._recalculated = recalculated
         self._row, self._column, self._hidden, self._doubts = 0, 0, False, 0
@@ -359,8 +326,7 @@ def _column_number(letters: str) -> int:
 
 
 MAX_DOUBTS: Final = 100_000
-"""Maximum number of doubtful cells in a sheet, which are errors and formulas without a value. Each
-cell takes about 400 bytes."""
+"""Maximum number of doubtful cells in a sheet."""
 
 _MOST_ERROR: Final = 40
 """Maximum number of characters of an error. Excel's longest error is `#GETTING_DATA`."""
@@ -453,10 +419,7 @@ _NOT_EXACT: Final = 2**53
 
 
 class XlsxTable:
-    """Sheet of a workbook as a table.
-
-    besides  notes on hidden rows, and on other sheets if the caller named none
-    """
+    """Sheet of a workbook as a table."""
 
     of_ours = False
     notes: Sequence[str] = ()
@@ -476,8 +439,7 @@ class XlsxTable:
         """Open the sheet and find its heading.
 
         sheet        name of the sheet; None for the first visible sheet
-        recognize    counts the known columns of a heading
-        heading_row  row of the heading; None to find it; 0 for columns that are named by position
+        heading_row  None to find the heading; 0 for columns that are named by position
         names        columns to read; an error cell in one of them is a problem
         most         maximum number of rows with content; 0 for no limit
         """
@@ -572,12 +534,6 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """Sheet that a child process wrote to an unnamed temporary file.
-
-    others  notes on other sheets
-    hidden  notes on hidden rows
-    """
-
     def __init__(self, path: Path, name: str | None, *, noted: bool, most: int) -> None:
         file = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, file.close)
@@ -602,8 +558,6 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the JSON values in a file, which has one value on each line. Raise the error that the
-    child process wrote."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)
@@ -620,8 +574,8 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Raise RefusedTable if the child process wrote something unexpected. A harmful workbook may
-    have taken control of that process."""
+    """Raise RefusedTable if the child process wrote something unexpected. A harmful workbook can
+    control that process."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
@@ -629,7 +583,6 @@ def _as_written() -> Iterator[None]:
 
 
 def _column(number: Any) -> int:
-    """Return a column number. Raise ValueError if no sheet can have this column."""
     if not 0 <= int(number) <= MAX_COLUMN:
         raise ValueError
     return int(number)
@@ -640,8 +593,8 @@ MAX_COLUMN: Final = 26 + 26**2 + 26**3
 
 
 def sheets_with_rows(path: Path) -> Sequence[str]:
-    """Return the names of a workbook's sheets that have content. Raise RefusedTable if the workbook
-    cannot be read."""
+    """Return the names of a workbook's sheets that have content. Raise RefusedTable for an
+    unreadable workbook."""
     with tempfile.TemporaryFile() as file:
         _in_child(sheet_names, path, to=file)
         file.flush()
@@ -652,10 +605,6 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function in a child process, and write its bytes to a file.
-
-    Raise RefusedTable if the child fails or is stopped.
-    """
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())
