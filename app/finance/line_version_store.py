@@ -197,13 +197,7 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """New line that can correct an earlier line, which is still valid.
-
-    of      the subject of both lines, such as `refund of pay_1`
-    minor   amount of the new line
-    other   amount of the earlier line
-    number  number of the earlier line's import
-    """
+    """New line that can correct an earlier line, which is still valid."""
 
     of: str
     currency: str
@@ -236,11 +230,7 @@ MOST_BESIDE: Final = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Numbers of new, changed and unchanged lines.
-
-    beside   new lines that can correct earlier ones
-    changes  the first changed lines
-    """
+    """Numbers of new, changed and unchanged lines. `changes` has the first changed lines."""
 
     new: int = 0
     changed: int = 0
@@ -256,8 +246,7 @@ class WrittenVersions:
         self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
 
     def said_beside(self) -> list[str]:
-        """Return a sentence on the new lines that may correct earlier lines. Return an empty list
-        if there are none."""
+        """Return a sentence on the new lines that can correct earlier lines."""
         if not self.beside:
             return []
         numbers = sorted({each.number for each in self.beside})
@@ -284,12 +273,8 @@ async def write_lines(
     number: int | None,
     calendar: Calendar = IN_UTC,
 ) -> WrittenVersions:
-    """Write new versions of lines where an import's staged rows differ from the current lines.
-
-    rows      rows with the kind's group and content columns; a group's rows are consecutive
-    number    the import's number; None to count changes without writing
-    calendar  calendar of the rows' days
-    """
+    """Write new versions of lines that an import changes. Without a `number`, changes are only
+    counted."""
     return await run(connection, _write, rows, LINES[kind], number, calendar)
 
 
@@ -417,11 +402,7 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return the lines known at an instant that have one of the wanted values, unsorted.
-
-    columns  columns to return, in SQL
-    having   wanted values by column; one is enough
-    """
+    """Return the lines known at an instant that have one of the wanted values."""
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
         sql = statement(
@@ -445,10 +426,7 @@ UNDOING: Final = 1_000
 async def key_stretches(
     connection: AsyncConnection, kind: import_store.ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Yield the last key of each range of lines, and None for the last range.
-
-    lines  number of lines in a range
-    """
+    """Yield the last key of each range of lines, and None for the last range."""
     (key,) = table(LINES[kind].table, column(LINES[kind].group[0])).c
     further = select(key).order_by(key).limit(1).offset(lines)
     last: str | None = ""
@@ -461,11 +439,7 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Undo an unpublished import for a range of lines, and restore the versions that it ended.
-
-    after  key before the range; None to begin at the first key
-    to     last key of the range; None for no limit
-    """
+    """Undo an unpublished import for a range of lines, and restore earlier versions."""
     number = await import_store.newest_published(connection)
     first = LINES[kind].group[0]
     lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
@@ -488,21 +462,17 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
-"""SQL for the number of the newest import before `:beyond` that states a line and was not
-withdrawn."""
 
 _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""SQL condition that an import of bank lines has added lines of the account, or is being
-withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """SQL condition for lines whose current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Number of lines per SQL statement of a withdrawal; a server cancels statements after 15
+"""Number of lines per SQL statement of a withdrawal. A server cancels statements after 15
 seconds."""
 
 _IN_FORCE: Final = (
@@ -525,12 +495,7 @@ _END: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingLines:
-    """Lines whose current version comes from an import.
-
-    lines   number of lines
-    sums    minor units without signs, by currency
-    before  number of lines dated before an instant
-    """
+    """Lines whose current version comes from an import. Sums are minor units without signs."""
 
     lines: int
     sums: dict[str, int]
@@ -538,7 +503,7 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Range of lines by the first column of their key, after `after` up to `to`, if given."""
+"""Range of lines by the first column of their key, `after` excluded and `to` included."""
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
@@ -585,8 +550,7 @@ _EVERY: Final = 2**62
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Count the current lines of an import, and the lines among them that are dated before
-    `before`."""
+    """Count the current lines of an import, and those dated before `before`."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):
@@ -635,10 +599,8 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End the versions of a withdrawn import and restore those before. Return how many.
-
-    by  number of the withdrawing import
-    """
+    """End a withdrawn import's versions and restore the earlier versions. Return the number of
+    restored versions."""
     values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
     restored = 0
     async for stretch in _stretches_of(connection, found):

@@ -43,12 +43,7 @@ class RuleChangeDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange:
-    """Setting that differs between two sets of rules.
-
-    what           name of the setting
-    before, after  its values; empty if not set
-    note           meaning of a changed limit
-    """
+    """Setting that differs between two sets of rules. An unset value is empty."""
 
     what: str
     before: str
@@ -57,7 +52,7 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return the values of a limit with a word that states the change, such as `lowered`."""
+        """Return the values of a limit with a word such as `lowered`."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
@@ -69,7 +64,7 @@ class RuleChange:
 
 
 def compare_rules(before: str, after: str) -> list[RuleChange]:
-    """Return the settings in which two sets of rules differ, limits first, by effective value."""
+    """Return the settings in which two sets of rules differ, limits first."""
     rules = [read_rules(each) for each in (before, after)]
     stated = {
         (period, currency)
@@ -104,8 +99,6 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Return what the change of a limit means. For a new limit, `before` is empty. For a dropped
-    limit, `after` is empty."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -201,8 +194,7 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules in force now or at an instant. If no rules were saved, return the
-    defaults."""
+    """Return the rules in force now or at an instant, or the default rules."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 
@@ -214,13 +206,8 @@ def rules_of(saved: SavedRules | None) -> Rules:
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Save new rules, or propose them if the present rules limit what one person may do.
-
-    reason  the reason, for the audit trail and for the second person
-
-    Raise ConfigurationError for mistakes, and UsageError for a missing permission or unchanged
-    rules.
-    """
+    """Save new rules, or propose the rules if one person's limits are set. Raise ConfigurationError
+    for mistakes, and UsageError for a missing permission or unchanged rules."""
     read_rules(text)
     check_reason(reason, needed=False, countries=context.countries)
     async with context.database.writing() as connection:
@@ -344,13 +331,8 @@ class RulesPreviewDocument(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class RulesPreview:
-    """Effect of new rules on the results of matching.
-
-    rules   settings that differ from the present rules
-    counts  number of changes, by (effect, kind or cause, currency)
-    sums    minor units of the changes, by (effect, kind or cause, currency)
-    listed  the first MOST_REPORTED changes
-    """
+    """Effect of new rules on the results of matching. The keys of `counts` and `sums` are (effect,
+    kind or cause, currency)."""
 
     as_of: Instant
     rules: Sequence[RuleChange] = ()
@@ -413,18 +395,15 @@ def decision_json(decision: Decision) -> DecisionDocument:
 
 
 async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocument:
-    """Return, as a document, how new rules would change the results of matching. Raise the errors
-    of `preview_rules`."""
+    """Return, as a document, the effect of new rules. Raise the errors of `preview_rules`."""
     return (await preview_rules(context, text)).document()
 
 
 async def preview_rules(
     context: AppContext, text: str, *, progress: Callable[[int], None] = silent
 ) -> RulesPreview:
-    """Match everything by the present and by new rules, and compare the results.
-
-    Raise ConfigurationError for mistakes, and NotAllRead for unread deliveries.
-    """
+    """Match everything by the present and by new rules, and compare the results. Raise
+    ConfigurationError for mistakes, and NotAllRead for unread deliveries."""
     rules = read_rules(text)
     await must_have_read(context)
     await reconcile_rows.refresh_ledger_lines(context, progress=progress)

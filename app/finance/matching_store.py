@@ -1,8 +1,4 @@
-"""Query the database for a matching, and let synchronous code read its rows.
-
-`in_step` runs the synchronous matcher on one connection, and so on one snapshot. A group, a
-person's decision or a payment can join rows of different keys.
-"""
+"""Query the database for a matching, and let synchronous code read the rows from one snapshot."""
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
@@ -29,16 +25,13 @@ Result = TypeVar("Result")
 
 
 async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Result:
-    """Run a synchronous function and return its result. Through `rows_of`, the function may read
-    rows of this connection."""
+    """Run a synchronous function that can read this connection's rows through `rows_of`."""
     return await connection.run_sync(lambda _: work())
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
-    """Share this transaction's snapshot, and return its name for `hold_snapshot`.
-
-    Call it before any other statement. On SQLite, nobody may write meanwhile.
-    """
+    """Share this transaction's snapshot, and return its name. Call this before any other
+    statement."""
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with its first read
         return ""
@@ -56,8 +49,7 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
 
 
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
-    """Yield the rows of an asynchronous stream, one by one, for synchronous code that `in_step`
-    runs."""
+    """Yield the rows of an asynchronous stream for synchronous code in `in_step`."""
     return chain.from_iterable(_counted_batches(batches, progress))
 
 
@@ -102,7 +94,7 @@ _RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "diges
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
-    """Return the saved rules in force now or at an instant, or None if no rules were saved."""
+    """Return the saved rules in force now or at an instant; None without saved rules."""
     newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
@@ -147,8 +139,6 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""SQL for statement lines that name an order, and also a payment that belongs to a different
-order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
@@ -178,8 +168,7 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """Return the keys of orders that belong together as known at an instant, with the lines that
-    join them."""
+    """Return the keys of orders that belong together, with the lines that join the orders."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):

@@ -25,8 +25,8 @@ async def list_mappings(context: AppContext) -> list[import_store.NamedMapping]:
 
 
 async def one_mapping(context: AppContext, name: str) -> import_store.NamedMapping:
-    """Return the mapping with this name. Raise NotFoundError if there is none. The message lists
-    all names."""
+    """Return the mapping with this name. Raise NotFoundError, with all names, for an unknown
+    name."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
     if found is None:
@@ -77,11 +77,8 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 
 
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
-    """Return the request with the content of the saved mapping that it names.
-
-    A request with a path is returned unchanged: a text with a `/`, the ending `.toml` or the name
-    of a file. Raise NotFoundError for an unknown mapping.
-    """
+    """Return the request with the content of the saved mapping that the request names. Raise
+    NotFoundError for an unknown mapping."""
     named = request.mapping
     if named is None or request.content or named.suffix == ".toml" or named.name != str(named):
         return request

@@ -1,8 +1,5 @@
-"""Store an order book's references to payments and sessions.
-
-A stored session or payment belongs to its order forever, and the provider's events about it are
-linked to the order. References of another order are reported.
-"""
+"""Store an order book's references to payments and sessions. A stored reference belongs to its
+order forever."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -20,31 +17,26 @@ from app.orders.record_store import after_all, keep_records, order_records, owne
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Maximum number of orders in the first transaction (FIRST_ORDERS), and in each later transaction
-(MOST_ORDERS)."""
+"""Maximum number of orders in the first transaction and in each later transaction."""
 
 SHOWN = 3
 
 _ORDER = 3
-"""Index of the order's reference in a staged row, after the row's number, key and kind."""
 
 Unfit = tuple[int, str]
 """Row whose reference was not stored: (row number, reason)."""
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return the numbers of the rows that share a reference, for `session` and `payment`.
-
-    No order gets a shared reference, because a spreadsheet may have shortened it.
-    """
+    """Return the numbers of the rows that share a reference. No order gets a shared reference,
+    because a spreadsheet can shorten references."""
     pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
     rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
     return {kind: some for kind, some in rows.items() if some}
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return the numbers of a statement's rows whose payment also appears in a row of another
-    order. The key is `payment`."""
+    """Return the statement rows whose payment also appears in another order's row."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -63,11 +55,7 @@ OF_STATEMENT: Final = "Compare these rows with the provider's export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
-    """Return a sentence for each kind of shared reference.
-
-    shared  numbers of the rows, by kind
-    then    sentence with the next step, added to each
-    """
+    """Return a sentence for each kind of shared reference. `then` is the next step."""
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name "
         f"a {kind} that a row of another order also names, but one {kind} pays only one order. "
@@ -94,8 +82,7 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references of rows, except the rows in `without`. Return the rows whose reference
-    already belongs to another order."""
+    """Store the references of rows. Return the rows whose reference belongs to another order."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for found in staged.having("source"):

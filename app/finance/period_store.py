@@ -1,8 +1,5 @@
-"""Store closings of periods, and query what a report needs except lines and breaks.
-
-Periods are closed in order, and a closing is never changed. A reopened period is closed again as
-its next version.
-"""
+"""Store closings of periods, and query what a report needs except lines and breaks. A closing is
+never changed."""
 
 import hashlib
 import json
@@ -32,16 +29,14 @@ from reconcile.reporting.closing import (
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
-"""Level of compression. The highest level is used, because reports are written once and kept
-forever."""
+"""Level of compression. Reports are written once and kept forever."""
 
 PART_BYTES: Final = 1024 * 1024
 """Number of bytes of a report or journal in one row, before compression."""
 
 
 class PrintParts:
-    """Compressor of a report or journal in parts. The text of one `write` call is never divided
-    between two parts."""
+    """Compressor of a report or journal in parts. The text of one `write` call is never divided."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -73,8 +68,8 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Storing fails if this version is
-    already stored."""
+    """Store a closing with its reports and journals by format. Storing fails for a stored
+    version."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -138,12 +133,7 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """Closing of a period, without its content.
-
-    second       the person who approved it, or None
-    reopened_at  when it was reopened, or None
-    reopening    digest of the reopening, or None
-    """
+    """Closing of a period, without its content. `second` is the person who approved the closing."""
 
     period: str
     version: int
@@ -157,10 +147,7 @@ class Closed:
     reopening: str | None = None
 
     def stands_at(self, as_of: Instant | None) -> bool:
-        """Return whether the closing was in force at an instant.
-
-        as_of  the instant; None for now
-        """
+        """Return whether the closing was in force at an instant. None means now."""
         if as_of is None:
             return self.reopened_at is None
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
@@ -231,8 +218,7 @@ async def reopening_text(connection: AsyncConnection, period: str, *, version: i
 async def print_parts(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> AsyncIterator[bytes]:
-    """Yield the parts of a stored report or journal. Yield nothing if this format was not
-    stored."""
+    """Yield the parts of a stored report or journal, if stored in this format."""
     sql = text(
         "SELECT content FROM closing_prints WHERE period=:period AND version=:version "
         "AND format=:format AND part=:part"
@@ -248,7 +234,7 @@ async def print_parts(
 async def print_of(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> bytes | None:
-    """Return a stored report in one format, or None if this format was not stored."""
+    """Return a stored report in one format, or None."""
     found = [part async for part in print_parts(connection, period, form, version=version)]
     return b"".join(found) if found else None
 
@@ -267,8 +253,7 @@ async def first_known(connection: AsyncConnection) -> Instant | None:
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
-    """Return the number of unreadable deliveries that were received by an instant and need a
-    person."""
+    """Return the number of received unreadable deliveries that need a person."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
         {"until": until},
@@ -277,8 +262,7 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Return the number of deliveries for another shop that were received from `since` to before
-    `until`."""
+    """Return the number of deliveries for another shop received in a span of time."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -306,8 +290,7 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield each order that had a final outcome at the start and a different outcome at the end,
-    sorted by key."""
+    """Yield the orders whose final outcome at the start differs at the end, sorted by key."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -334,7 +317,6 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return the ids of breaks that had been accepted by an instant, even if the acceptance was
-    undone later."""
+    """Return the ids of breaks accepted by an instant, including acceptances undone later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

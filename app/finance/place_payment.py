@@ -1,11 +1,11 @@
-"""Assign a payment to an order, withdraw an assignment or dismissal, or dismiss a payment.
+"""Assign a payment to an order, withdraw a decision, or dismiss a payment.
 
-1 look     find the payment, its present order, and the orders that fit it
-2 refuse   a payment that somebody decided since it was shown, or whose amount nothing proves
-3 propose  the act, if one person may not do it alone
+1 look     find the payment, its present order, and the orders that fit
+2 refuse   a payment with a newer decision, or with an unproved amount
+3 propose  the act, if one person may not act alone
 4 write    the record and the audit entry, in one transaction
 
-One finance person may assign a payment to the only order that fits, within the limits for accepting
+One finance person may assign a payment to the only fitting order, within the limits for accepting
 breaks. A dismissal, and any act on an order that was once fulfillable, need two people.
 """
 
@@ -57,8 +57,7 @@ ACTIONS: Final[Mapping[ActKind, Action]] = {
 class Placing:
     """Request to assign a payment, withdraw its assignment, or dismiss the payment.
 
-    payment   the payment's id or its provider reference
-    order     the order to assign the payment to
+    payment   the payment's id or provider reference
     dismiss   why the payment belongs to no order
     to        the account for a dismissed payment's money
     replaces  last record on the payment that the person saw; needed if one exists
@@ -118,7 +117,7 @@ class Suggestion:
 
 
 async def suggested_orders(context: AppContext, payment: Unallocated) -> list[Suggestion]:
-    """Return the orders that a payment may be for. The order with the most reasons comes first."""
+    """Return the orders that can fit a payment, the best first."""
     async with context.database.reading() as connection:
         return await _suggestions(context, connection, payment)
 
@@ -161,7 +160,7 @@ async def _suggestions(
 
 
 def only_fit(suggestions: list[Suggestion]) -> str | None:
-    """Return the only order that fits a payment. Return None if no order or several orders fit."""
+    """Return the only order that fits a payment, or None."""
     fitting = [each.order for each in suggestions if each.fits]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -170,11 +169,8 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Act on a payment as requested, or propose the act and return the proposal.
-
-    Raise NotFoundError for an unknown payment or order, and UsageError for an impossible act or
-    without permission.
-    """
+    """Act on a payment, or return a proposal for the act. Raise NotFoundError for an unknown
+    payment or order, and UsageError for an impossible or forbidden act."""
     check_reason(asked.reason, of="a payment", countries=context.countries)
     asked = replace(asked, order=composed(asked.order))
     async with context.database.writing() as connection:
@@ -207,8 +203,8 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not act on a payment alone, or None if the person may. Raise the
-    errors of `place_payment`."""
+    """Return why one person may not act on a payment alone, or None. Raise the errors of
+    `place_payment`."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -218,13 +214,6 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """State of a payment, read in the transaction that changes it.
-
-    money   amount that remains of the payment; None if unclear
-    proved  whether `money` comes from statement lines
-    taken   orders from which the requested act takes the payment
-    """
-
     payment: Unallocated
     money: Money | None
     proved: bool
@@ -239,8 +228,6 @@ async def _alone(connection: Connection) -> None:
 
 
 async def _seen(context: AppContext, connection: Connection, asked: Placing) -> _Seen:
-    """Return the payment's state before the act. Raise NotFoundError for an unknown payment, and
-    UsageError if the act is not possible."""
     now = context.clock.now()
     payment = await run(connection, found_payment, context.policy, now, asked.payment)
     holders = (payment.assigned_to,) if payment.assigned_to else payment.named
@@ -324,8 +311,6 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
 
 
 async def _proved(connection: Connection, payment: Unallocated, now: Instant) -> Money:
-    """Return the amount that statement lines prove. Raise UsageError if no line states an amount,
-    or if the lines state different amounts."""
     names = [name for name in (payment.payment, payment.session) if name is not None]
     lines = await statement_lines_of(connection, [], payments=names, as_of=now)
     amounts = {

@@ -27,10 +27,8 @@ MOST: Final = 10_000
 async def placed_rows(
     context: AppContext, number: int, *, side: Side, bucket: Bucket, currency: str
 ) -> list[dict[str, Any]]:
-    """Return up to MOST rows that a run put into a bucket, as documents.
-
-    Raise NotFoundError for an unknown run, and UsageError for one by a file of rules.
-    """
+    """Return up to MOST rows that a run put into a bucket. Raise UsageError for a run by a file of
+    rules."""
     run = await finished_run(context, number)
     if run.rules is None:
         raise UsageError("this run used rules from a file that was not kept: start a new run")

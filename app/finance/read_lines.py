@@ -23,8 +23,7 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """Page of lines. Its `following` is the position after which the next page begins, or None on
-    the last page."""
+    """Page of lines. `following` is the next page's position, or None on the last page."""
 
     lines: list[Line]
     following: str | None = None
@@ -38,12 +37,7 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """Return a page of an order book's lines.
-
-    reference  the lines' reference or group; None for all, sorted by key
-    as_of      instant as of which the lines are known; None for now
-    after      `following` of the previous page
-    """
+    """Return a page of an order book's lines. `after` is the previous page's `following`."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -70,12 +64,7 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return a page of statement lines.
-
-    reference  an order's reference or a payment; None for all, sorted by key
-    as_of      instant as of which the lines are known; None for now
-    after      `following` of the previous page
-    """
+    """Return a page of statement lines. `after` is the previous page's `following`."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -120,7 +109,6 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Return a page of lines after the line `after`, given as `KEY ID`."""
     key, _, line = after.partition(" ")
     found: list[tuple[Any, ...]] = []
     waiting: Rows = []

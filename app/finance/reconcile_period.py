@@ -1,8 +1,5 @@
-"""Reconcile ledgers, order books and statements, as of now or of a past instant.
-
-A run changes breaks only if it covers all orders and lines, as of now and by the rules in force.
-Any other run only stores its results.
-"""
+"""Reconcile ledgers, order books and statements. Only a run over everything, as of now and by the
+rules in force, changes breaks."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -45,13 +42,11 @@ from reconcile.money import MAX_MINOR, Money, to_json
 class RunRequest:
     """Request for a reconciliation run.
 
-    since  start of the period; None for an open start
     until  end of the period, exclusive; None for an open end
     as_of  instant after which evidence is ignored; None for now
     rules  the text of a file of rules; None for the saved rules
 
-    An order is dated by the day on which it was placed, as the book states it, or else by its first
-    money. A line without an order has its own date.
+    An order has the date that the book states, or else the date of its first money.
     """
 
     since: Instant | None = None
@@ -88,14 +83,9 @@ async def reconcile_period(
     progress: Callable[[int], None] = silent,
     jobs: int = 1,
 ) -> Ran:
-    """Match the rows of the request, and store the run.
-
-    progress  called with the number of rows folded or read
-    jobs      maximum number of processes for a run of many orders
-
-    Raise ConfigurationError for mistakes in the rules, UsageError for an invalid period, NotAllRead
-    for unread deliveries, and UnreachableError if a process died.
-    """
+    """Match the rows of the request, and store the run. Raise ConfigurationError for wrong rules,
+    UsageError for an invalid period, NotAllRead for unread deliveries, and UnreachableError if a
+    process died."""
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--from must be before --to")
@@ -160,8 +150,8 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, with an audit entry. Raise UsageError if the operator lacks the
-    permission, and the errors of `reconcile_period`."""
+    """Reconcile for an operator, with an audit entry. Raise UsageError without permission, and the
+    errors of `reconcile_period`."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -217,10 +207,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match the lines without a match, and payouts with bank lines. Save the breaks.
-
-        No snapshot is open, because this can take long.
-        """
+        """Match the remaining lines, and payouts with bank lines, and save the breaks. Call this
+        without an open snapshot."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -235,10 +223,6 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Collect a break. Return whether enough are collected to save them.
-
-        Raise UsageError for an amount beyond 64 bits.
-        """
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(
@@ -259,8 +243,8 @@ class _Work:
 
 
 async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
-    """Publish the run and its changes of breaks. Raise UsageError if a later run was published in
-    the meantime."""
+    """Publish the run and its changes of breaks. Raise UsageError if a later run is already
+    published."""
     async with context.database.reading() as connection:
         last = await break_store.last_lived(connection)
         if done.lived and last is not None:
@@ -380,8 +364,7 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as a document. Its member `matched` counts and sums the orders that agree with
-    the book."""
+    """Return a run as a document. `matched` has the orders that agree with the book."""
     control = found.control
     ties = control.ties()
     matched = [

@@ -1,8 +1,4 @@
-"""Provide the inputs of one matching from one snapshot: three streams of rows in key order.
-
-For a run as of now, ledger lines come from a refreshed cache. For a past instant, every order is
-folded into a scratch database.
-"""
+"""Provide the inputs of one matching from one snapshot: three streams of rows in key order."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -45,16 +41,14 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Maximum number of orders in the last round of refreshing; a larger round is followed by
-another."""
+"""Maximum number of orders in the last round of refreshing."""
 
 ROUNDS: Final = 5
 """Maximum number of rounds of refreshing. New rounds are needed while deliveries keep arriving."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Fold the orders whose ledger lines are missing or stale, and store the new lines. Return the
-    number of folded orders."""
+    """Compute missing and stale ledger lines again. Return the number of folded orders."""
     total = 0
     for _ in range(ROUNDS):
         now, folded = context.clock.now(), 0
@@ -72,7 +66,7 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether an order, or one that shares its evidence, is newer than its ledger line."""
+    """Return whether newer evidence exists than an order's ledger line."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -84,11 +78,7 @@ async def is_behind(connection: Connection, order: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """New ledger lines in place of stale cached lines, for one snapshot.
-
-    orders  orders whose cached lines are stale
-    rows    new lines of these orders by key
-    """
+    """New ledger lines in place of stale cached lines, for one snapshot."""
 
     orders: frozenset[str] = frozenset()
     rows: tuple[TakingRow, ...] = ()
@@ -130,8 +120,7 @@ async def ledger_lines_now(
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield cached ledger lines in batches sorted by key. Stale lines are replaced by the lines of
-    the overlay."""
+    """Yield current ledger lines in batches sorted by key."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
@@ -149,7 +138,7 @@ async def ledger_lines_now(
 async def ledger_lines_then(
     context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
-    """Yield a connection to a scratch database with all ledger lines as known at an instant."""
+    """Yield a connection to a scratch database with all ledger lines of an instant."""
     async with scratch_database() as scratch:
         async with context.database.reading(settled=True) as connection:
             async for histories in history_store.scan(connection):
@@ -174,16 +163,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts that a matching needs besides its rules. They can be pickled.
-
-    as_of       the instant of the matching
-    period      the period; None for all time
-    hands       matches that people made
-    overlay     replacements for stale ledger lines
-    joined      date that decides the period of rows matched together, by match key or line
-    suspended   payments that belong, or belonged, to no order
-    recipients  keys of the orders with the recipient's phone number, for each payment to a person
-    """
+    """Facts that a matching needs besides its rules. All fields can be pickled."""
 
     as_of: Instant
     rules: MatchRules
@@ -226,18 +206,13 @@ NOTHING_COVERED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Connections to the rows of one snapshot, for functions that `in_step` runs.
-
-    connection  for all rows except ledger lines
-    takings     for ledger lines, perhaps in a database of their own
-    """
+    """Connections to the rows of one snapshot, for functions that `in_step` runs."""
 
     connection: Connection
     takings: Connection
 
     async def bank(self, known: Known) -> BankLeg | None:
-        """Match payouts with the bank, or return None if no bank file was imported. Raise the
-        errors of `bank_leg`."""
+        """Match payouts with the bank. None means that no bank file was imported."""
         return await bank_leg(
             self.connection,
             as_of=known.as_of,
@@ -253,8 +228,7 @@ class Snapshot:
         period: Period | None = None,
         coverage: Coverage = NOTHING_COVERED,
     ) -> Wallets:
-        """Check the balances of wallets, which are a provider's sub-accounts. Raise UsageError for
-        too many transfers or holds."""
+        """Check the balances of wallets. Raise UsageError for too many transfers or holds."""
 
         def work() -> Wallets:
             rows = matching_store.rows_of(
@@ -281,10 +255,7 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match the rows whose keys are in a range, and yield the decisions.
-
-        The function `within` explains `elsewhere` and `outside`.
-        """
+        """Match the rows whose keys are in a range, and yield the decisions."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -326,10 +297,7 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Maximum number of payouts, and of bank lines, of half a kilobyte each.
-
-More come from a mapping of wrong columns.
-"""
+"""Maximum number of payouts and of bank lines. More come from a mapping of wrong columns."""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
 """Input of bank matching: (payouts, bank lines, orders that bank lines may pay, coverage)."""
@@ -343,12 +311,8 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the input of bank matching as of an instant, or None without bank files.
-
-    takings  connection to that instant's ledger lines, if not `connection`
-
-    Raise UsageError for more payouts, lines or orders than MOST.
-    """
+    """Return the input of bank matching; None without bank files. Raise UsageError for more
+    payouts, lines or orders than MOST."""
     if not await bank_store.any_bank_line(connection, as_of=as_of):
         return None
     lines: list[BankLine] = []
@@ -403,10 +367,8 @@ async def bank_leg(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts with the bank as of an instant; None without bank files.
-
-    Raise the errors of `bank_sides` and `leg_of`.
-    """
+    """Match payouts with the bank as of an instant; None without bank files. Raise the errors of
+    `bank_sides` and `leg_of`."""
     sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands, takings=takings)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
@@ -475,7 +437,6 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return a date for each order joined with another by a group, a person or a payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -1,8 +1,5 @@
 """Compute the report of a period: its orders, its money, and later evidence about closed months.
-
-All orders are folded on one snapshot, as of the report's instant, and matched by the rules of that
-instant. Nothing is written.
-"""
+Nothing is written."""
 
 import json
 from collections import Counter, deque
@@ -60,7 +57,7 @@ Progress = Callable[[int], None]
 AT_ONCE: Final = 500
 
 MONTHS_MAX: Final = 120
-"""Maximum number of months in a report, so that a chart by month can show ten years."""
+"""Maximum number of months in a report: ten years."""
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
@@ -81,14 +78,8 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
 async def report_period(
     context: AppContext, scope: Scope, *, progress: Progress = silent
 ) -> PeriodReport:
-    """Return the report of a period.
-
-    If it begins where the closed months end, later evidence about them is included.
-
-    progress  called with the number of rows folded or read
-
-    Raise the errors of `check_scope`, and NotAllRead for deliveries unread at `as_of`.
-    """
+    """Return the report of a period. Raise the errors of `check_scope`, and NotAllRead for
+    deliveries unread at `as_of`."""
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
     async with snapshot_of(context, scope.as_of, progress) as snapshot:
@@ -108,10 +99,7 @@ async def report_period(
 
 
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
-    """Return a period's report in one format. The command for reports writes the same bytes.
-
-    Raise the errors of `report_period` and `render`.
-    """
+    """Return a period's report in one format. Raise the errors of `report_period` and `render`."""
     return render(await report_period(context, scope), form)
 
 
@@ -199,7 +187,6 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines, in a function that `in_step` runs."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -275,12 +262,8 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 
 @dataclass(slots=True)
 class JournalTotals:
-    """Totals of a written journal.
-
-    transactions  number of transactions
-    sums          debit minus credit, by role and currency
-    named         debit minus credit of accounts that a person named
-    """
+    """Totals of a written journal. Sums are debit minus credit; `named` has the accounts that
+    people chose."""
 
     transactions: int = 0
     sums: Counter[tuple[journal.Role, str]] = field(default_factory=Counter)
@@ -303,16 +286,8 @@ async def report_journal(
     revenue: journal.Revenue | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write every transaction of a period's journal.
-
-    Closed months are written as they were closed. Adjustments of closed months follow in the first
-    open month.
-
-    write    called with each transaction
-    revenue  when sales are posted; None for a journal of payments only
-
-    Raise the errors of `report_period`.
-    """
+    """Write every transaction of a period's journal. Closed months stay as closed, and adjustments
+    follow in the first open month. Raise the errors of `report_period`."""
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
     totals = JournalTotals()
@@ -387,10 +362,6 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield stored transactions for closed months, and computed ones for open months.
-
-    Closed months are computed again for adjustments, each with its revenue setting.
-    """
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)
@@ -424,7 +395,7 @@ def _on_the_books(
 
 
 TRANSACTIONS: Final = "transactions"
-"""Name of the stored file with a closed month's transactions, one JSON document on each line."""
+"""Name of the stored file with a closed month's transactions as JSON Lines."""
 
 
 def kept_line(transaction: journal.Transaction) -> bytes:

@@ -1,7 +1,4 @@
-"""Define the merchant's accounts: the name, code and tax code of each in the journal.
-
-FILE is an example of a file of accounts.
-"""
+"""Define the merchant's accounts: the name, code and tax code of each in the journal."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -112,15 +109,8 @@ NO_TAX: Final = "Tax Exempt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """Names of all accounts, and their codes in the merchant's accounting program.
-
-    names      default name of the account for each role
-    overrides  names for some transactions; the first fitting override is used
-    codes      code of each account, by its name
-    tax_codes  tax code of each role that has one
-    no_tax     tax code of all other roles
-    revenue    when sales are posted; None for a journal of payments only
-    """
+    """Names of all accounts, and their codes in the merchant's accounting program. `overrides` has
+    names for some transactions, and the first fitting override counts."""
 
     names: Mapping[Role, str] = field(default_factory=lambda: DEFAULTS)
     overrides: tuple[Override, ...] = ()
@@ -130,11 +120,8 @@ class Accounts:
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
-        """Return the name of a posting's account: a person's, the first fitting override's, or the
-        default.
-
-        Source and sub-account are appended: `Assets:Wallets:Mpesa:Utility`.
-        """
+        """Return the name of a posting's account, with source and sub-account:
+        `Assets:Wallets:Mpesa:Utility`."""
         if posting.account is not None:
             return posting.account
         fitting = [each.names for each in self.overrides if each.fits(transaction)]
@@ -251,8 +238,8 @@ _CONDITIONS: Final = {"source", "currency", "method"}
 
 
 def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
-    """Parse a file of accounts. Accounts that the file does not state have default names. Raise
-    ConfigurationError that lists all mistakes."""
+    """Parse a file of accounts, with default names for missing accounts. Raise ConfigurationError
+    that lists all mistakes."""
     values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
     codes = {role: code for role, code in values["tax_codes"].items() if code is not None}
     no_tax, rates = codes.pop("default", NO_TAX), values["tax_percent"]
@@ -278,11 +265,8 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
 
 
 def merchant_accounts(settings: ReportsSettings, path: Path | None = None) -> Accounts:
-    """Return the accounts in the file `path` or TALLYHOOK_REPORTS__ACCOUNTS. Without a file, return
-    the default accounts.
-
-    Raise ConfigurationError that lists all mistakes.
-    """
+    """Return the accounts of a file, or the default accounts. Raise ConfigurationError that lists
+    all mistakes."""
     path = settings.accounts if path is None else path
     if path is None:
         return Accounts()

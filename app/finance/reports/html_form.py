@@ -15,12 +15,9 @@ from reconcile.reporting.tables import Column
 ROWS_MAX: Final = 1_000
 
 LIST_MAX: Final = 100
-"""Maximum number of lines of a list in the page, which shows the oldest lines. The workbook has all
-lines."""
+"""Maximum number of lines of a list in the page. The workbook has all lines."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns that are shown in small print below the other columns, because the page is too narrow for
-all columns."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
 

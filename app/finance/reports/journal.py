@@ -1,8 +1,4 @@
-"""Write the payments journal in beancount, CSV or JSON, or for Xero and QuickBooks.
-
-Sales are included only if `revenue_at` says when they are posted. Texts from outside are quoted, so
-that no spreadsheet evaluates them.
-"""
+"""Write the payments journal in beancount, CSV or JSON, or for Xero and QuickBooks."""
 
 import io
 from collections import Counter
@@ -53,14 +49,8 @@ async def write_journal(
     accounts: Accounts | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write a period's journal in pieces, and return its totals.
-
-    write     called with each piece
-    accounts  names of the accounts; None for the merchant's
-
-    Raise UsageError for an invalid period, and for a missing exchange rate in Xero's and
-    QuickBooks' formats.
-    """
+    """Write a period's journal in pieces, and return its totals. Raise UsageError for an invalid
+    period, or for a missing exchange rate."""
     if accounts is None:
         accounts = merchant_accounts(context.settings.reports)
 
@@ -76,8 +66,7 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return the files to store for a closed month, by name: its journal in every format, and
-    TRANSACTIONS."""
+    """Return the files to store for a closed month, by name."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -108,12 +97,8 @@ def print_name(form: JournalFormat) -> str:
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield the parts of a closed month's journal, rendered anew if this format was not stored.
-
-    version  version of the closing; None for the one in force
-
-    Raise NotFoundError for an open month.
-    """
+    """Yield the parts of a closed month's journal, rendered anew if needed. Raise NotFoundError for
+    an open month."""
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
         kept = print_parts(connection, period, print_name(form), version=closing.version)
@@ -138,13 +123,11 @@ async def closed_journal(
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Maximum number of bytes of a journal that is made in memory. This size has about 100,000
-transactions."""
+"""Maximum number of bytes of a journal that is made in memory."""
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Return a period's journal in one format. Raise UsageError if the journal is longer than
-    MAX_BYTES, and the errors of `write_journal`."""
+    """Return a period's journal in one format. Raise UsageError for more than MAX_BYTES."""
     file = io.BytesIO()
 
     def write(part: bytes) -> None:
@@ -162,14 +145,8 @@ async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> 
 async def journal_page(
     context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
 ) -> dict[str, Any]:
-    """Return a period's balances, and one account's postings, for a page.
-
-    account   the account; None for no postings
-    currency  the currency of these postings
-    most      maximum number of postings; `more` counts the others
-
-    Raise the errors of `write_journal`.
-    """
+    """Return a period's balances, and one account's postings. `more` counts the postings beyond
+    `most`."""
     accounts, rates = (
         merchant_accounts(context.settings.reports),
         merchant_rates(context.settings.reports),
@@ -231,10 +208,7 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return balances in the merchant's currency as a document, with rates and rounding.
-
-    balances  minor units by account and original currency
-    """
+    """Return balances in the merchant's currency as a document, with rates and rounding."""
     own = converter.rates.own
     return {
         "currency": own,
@@ -272,12 +246,8 @@ def begun(
 
 
 class JournalText:
-    """Text of a journal in one format: its head, each transaction, and its foot.
-
-    In formats that state only sums of each day, the foot is the whole journal.
-
-    rates  rates to the merchant's currency for Xero and QuickBooks; None for original currencies
-    """
+    """Text of a journal in one format: its head, each transaction, and its foot. In formats with
+    sums by day, the foot is the whole journal."""
 
     def __init__(
         self,
@@ -319,8 +289,7 @@ class JournalText:
         )
 
     def transaction(self, transaction: Transaction) -> str:
-        """Return a transaction's text. The text is empty in a format that states only the sums of
-        each day."""
+        """Return a transaction's text; empty in a format with sums by day."""
         self.count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
@@ -369,10 +338,8 @@ class JournalText:
         return dict(sorted(found.items()))
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
-        """Return balances in the merchant's currency at their days' rates, with the converter.
-
-        Return None if the merchant has no currency.
-        """
+        """Return balances in the merchant's currency, with the converter; None without such a
+        currency."""
         if self._rates is None:
             return None
         converter = Converter(with_statements(self._rates, self._settled))

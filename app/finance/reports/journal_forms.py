@@ -1,8 +1,5 @@
-"""Define the formats of the payments journal for commands, API and console.
-
-A new format needs a record in `JOURNAL_FORMS` and a function that writes it. The command line
-imports this module at its start, so it imports nothing slow.
-"""
+"""Define the formats of the payments journal for commands, API and console. This module imports
+nothing slow, so that commands start fast."""
 
 from __future__ import annotations
 
@@ -48,8 +45,7 @@ if TYPE_CHECKING:
 class DaySum(NamedTuple):
     day: str
     adjusted: str
-    """Closed month that the transactions adjust. The text is empty if they adjust no closed
-    month."""
+    """Closed month that the transactions adjust; empty for none."""
     role: Role
     account: str
     tax: str
@@ -64,22 +60,18 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """Format of a journal, with one of two functions.
-
-    by_day  makes a row of a day's sums, or None
-    each    makes a transaction's text, or None
-    """
+    """Format of a journal. One of `by_day` and `each` is set."""
 
     title: str
     ending: str
     purpose: str
     words: str = ""
-    """Description in the command's help and in the API. It is empty if the format has `by_day`."""
+    """Description in the help and the API; empty for formats with `by_day`."""
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
     head: Callable[[Journal], str] | None = None
-    """Function that writes the text before the first transaction, or None if the format has
+    """Function that writes the text before the first transaction. None means that the format has
     `columns`."""
     each: Callable[[Journal, Transaction, Posted, str], str] | None = None
     foot: Callable[[Journal], str] | None = None

@@ -35,12 +35,10 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables with one row for each break, each item of late money, and each changed order. They may be
-long."""
+"""Tables with one row for each break, item of late money or changed order."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables with the details from which the figures of other tables follow. The tables of LISTS are
-included."""
+"""Tables with the details from which the figures of other tables follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +55,14 @@ class ReportPart:
 
 
 def parts(report: PeriodReport) -> Iterator[ReportPart]:
-    """Yield the report's tables in reading order, with their charts. Tables without rows and the
-    notes are left out."""
+    """Yield the report's nonempty tables in reading order, with their charts."""
     for table, rows in shown_tables(report):
         drawn = _CHARTS.get(table.name)
         yield ReportPart(table=table, rows=rows, chart=None if drawn is None else drawn(report))
 
 
 def shown_tables(report: PeriodReport) -> Iterator[tuple[ReportTable, Sequence[Any]]]:
-    """Yield the report's tables with their rows, in reading order. Tables without rows and the
-    notes are left out."""
+    """Yield the report's nonempty tables with their rows, in reading order."""
     found = {table.name: (table, rows(report)) for table, rows in SUMMARIES}
     found |= {table.name: (table, table.rows(report)) for table in TABLES}
     for name in _ORDER:
@@ -110,7 +106,7 @@ _ORDER: Final = (
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:
-    """Format the start of a time span for an axis: `4 Oct`, or `Oct 2026` for whole months."""
+    """Format a start for an axis: `4 Oct`, or `Oct 2026` for whole months."""
     zone = zone_named(report.scope.zone)
     day = instants.format_instant(wall_clock(start, zone))[:10]
     month = instants.MONTHS[int(day[5:7]) - 1][:3]
@@ -218,8 +214,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence that says whether all equations between totals hold. The sentence lists the
-    equations that do not hold."""
+    """Return a sentence with the equations between totals that do not hold."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
@@ -234,7 +229,7 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Return a sentence with the number and the money of unaccepted breaks, wrong units apart."""
+    """Return a sentence with the number and money of unaccepted breaks, wrong units apart."""
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
@@ -302,15 +297,12 @@ def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 _SENTENCES: Final = frozenset({"sentence", "because"})
-"""Columns that contain whole sentences. Instants in these sentences are shown in the report's time
-zone."""
 
 _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Format an instant in the zone as `2026-10-22 23:59`. If a day begins at the instant, return
-    only its date."""
+    """Format an instant as `2026-10-22 23:59`, or a day's start as its date."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -328,7 +320,7 @@ def shown_columns(table: ReportTable) -> tuple[Column, ...]:
 
 
 def heading_lines(column: Column) -> list[str]:
-    """Return a column's heading, in two lines if it may be wider than the column's numbers."""
+    """Return a column's heading in one or two lines."""
     words = column.heading
     if column.kind == "text" or len(words) <= 9 or " " not in words:
         return [words]
@@ -352,8 +344,7 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return who closed the period and when. For an open period, say that its figures may still
-    change."""
+    """Return the person and time of the closing, or a note on an open period."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     zone = zone_named(scope.zone)
@@ -394,8 +385,7 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text so that its amounts can stay on one line. Text and amounts alternate in the
-    result."""
+    """Split a text into pieces, in which text and amounts alternate."""
     return _MONEY.split(text)
 
 

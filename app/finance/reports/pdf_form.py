@@ -13,11 +13,10 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Maximum number of rows of one table; three currencies with every cause of a break have 90."""
+"""Maximum number of rows of one table."""
 
 ROWS_IN_ALL: Final = 320
-"""Maximum number of rows of the whole document. With the charts, a document of this length has
-eight pages."""
+"""Maximum number of rows of the whole document."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
 
@@ -29,7 +28,7 @@ _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
 """Pattern of the places where a long reference may wrap."""
 
 Piece = dict[str, str]
-"""Part of a cell's text. Its key is `money` for an amount, which does not wrap, or `text`."""
+"""Part of a cell's text, with the key `text`, or `money` for an unbreakable amount."""
 
 
 def pdf(report: PeriodReport) -> bytes:

@@ -33,11 +33,8 @@ _TEXT: Final = frozenset({"text", "list"})
 
 
 def csv(report: PeriodReport) -> bytes:
-    """Return one CSV table of all report tables; the column `section` names each row's table.
-
-    Numbers are plain decimals in major units of `currency`. Text that a spreadsheet would evaluate
-    is marked (`app.core.cells`).
-    """
+    """Return all report tables as one CSV table. Numbers are plain decimals in major units;
+    spreadsheet formulas are made harmless."""
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
     cells = {name: safe_cell(text) for name, text in scope.items()}
@@ -94,8 +91,6 @@ def table(report: PeriodReport) -> bytes:
 
 
 _HELD: Final = "\ue000"
-"""Character that replaces a blank within an amount while lines are wrapped. No text contains this
-character."""
 
 
 def _held(text: str) -> str:

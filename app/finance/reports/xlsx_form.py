@@ -1,7 +1,5 @@
-"""Write the report as a workbook: a summary, then a sheet for each table.
-
-Text is never a formula or a link. Rows go into temporary files, so that memory use is constant.
-"""
+"""Write the report as a workbook: a summary, then a sheet for each table. Text is never a formula
+or a link."""
 
 import io
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ from reconcile.reporting.summary import age_totals
 from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
-"""Maximum number of rows of a sheet, including its heading. Further rows are on another sheet."""
+"""Maximum number of rows of a sheet, including the heading."""
 
 _EXACT: Final = 10**15
 """Smallest number that a cell of fifteen digits cannot store, and that is written as text."""
