@@ -20,7 +20,7 @@ from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tole
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum number of bytes of a file of rules, which has some dozens of lines."""
+"""Maximum number of bytes of a file of rules."""
 
 DURATIONS: Final = (
     "date_window",
@@ -47,13 +47,11 @@ DAYS_IN_A_MONTH: Final = 5
 class Rules:
     """Matching rules of the merchant. Amounts are in minor units, by currency.
 
-    match             rules of the matcher
-    alone_max         largest break that one person may accept; without any entry there is no limit,
-                      and a currency without an entry has the limit 0
-    alone             limits of one person for a day or a month; `limit` adds the defaults
+    alone_max         largest break that one person may accept; empty for no limit, and 0 for
+                      missing currencies
+    alone             limits of one person for a day or a month
     close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month that is no break; for 0 or a missing
-                      currency, none is
+    adjustment_limit  largest change of a closed month without a break; 0 for no limit
     """
 
     match: MatchRules = field(default_factory=MatchRules)
@@ -67,8 +65,7 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the limit of one person in a period, in minor units, or None if there is no
-        limit."""
+        """Return the limit of one person in a period, in minor units; None without a limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated
@@ -77,7 +74,7 @@ class Rules:
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> str | None:
-        """Return why one person may not accept an amount alone, or None if one person may."""
+        """Return why one person may not accept an amount alone, or None."""
         if not self.alone_max or not money.minor:
             return None
         limit = self.alone_max.get(money.currency)
@@ -121,7 +118,7 @@ def _per_million(value: Any) -> int:
 
 
 MOST_PAYERS: Final = 100
-"""Maximum number of payers' names. A merchant has a handful of providers with some names each."""
+"""Maximum number of payers' names."""
 
 MOST_METHODS: Final = 100
 """Maximum number of payment methods. A shop offers a dozen, in a few spellings."""
@@ -132,12 +129,10 @@ _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
 MOST_WHERE: Final = 300
-"""Maximum number of values of a detail in one rule. A list of all countries has 250."""
+"""Maximum number of values in one condition. A list of all countries has 250."""
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the values that a condition allows for each detail. Raise ValueError if the condition
-    is invalid."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"must be a table with one or more of these details: {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}
@@ -271,8 +266,6 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
-    """Convert amounts to minor units in place. Yield a mistake for each invalid or repeated
-    entry."""
     for name in (
         "tolerance",
         "accept_alone_max",

@@ -1,8 +1,4 @@
-"""List the settings of matching rules with examples, and change one setting in a text of rules.
-
-A change leaves all other lines unchanged. If a part is not where it is expected, a person must
-change the file.
-"""
+"""List the settings of matching rules with examples, and change one setting in a text of rules."""
 
 import json
 import re
@@ -20,11 +16,7 @@ from reconcile.money import Money, exponent_of, major_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSetting:
-    """Setting of the matching rules.
-
-    toml   example of the setting, perhaps of several lines
-    means  what the setting does
-    """
+    """Setting of the matching rules. `toml` is an example."""
 
     toml: str
     means: str
@@ -101,8 +93,7 @@ SETTINGS: Final = _settings(
         '("gift card + stripe" is partly credit). A list replaces the built-in list.',
     ),
 )
-"""All settings in the order in which a file states them. An example may use values that earlier
-examples define."""
+"""All settings in the order of a file of rules. Examples can use values of earlier examples."""
 
 MOST_LINES: Final = 200
 
@@ -117,10 +108,8 @@ _BY_HAND: Final = (
 
 
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
-    """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
-
-    Raise UsageError if the text cannot be edited.
-    """
+    """Return rules with one setting changed, such as `tolerance.KES`; None removes the setting.
+    Raise UsageError for rules that cannot be edited."""
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)
     inner = wanted.setdefault(table, {}) if table else wanted
@@ -158,8 +147,7 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
 
 
 def with_names(text: str, name: str, *added: str) -> str:
-    """Return rules with names added at the beginning of a list. Raise the errors of
-    `with_setting`."""
+    """Return rules with names added to a list. Raise the errors of `with_setting`."""
     known = tomllib.loads(text).get(name, [])
     return with_setting(text, name, [*added, *known])
 
@@ -176,13 +164,8 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules with the new fee blocks at the end, in place of the replaced ones.
-
-    blocks    the new [[fee]] blocks as TOML
-    replaced  returns whether a fee block is replaced
-
-    Raise UsageError if the text cannot be edited.
-    """
+    """Return rules with new fee blocks in place of the replaced blocks. Raise UsageError for rules
+    that cannot be edited."""
     wanted = tomllib.loads(text, parse_float=Decimal)
     wanted["fee"] = [each for each in wanted.get("fee", []) if not replaced(each)]
     wanted["fee"] += tomllib.loads(blocks, parse_float=Decimal)["fee"]

@@ -20,7 +20,7 @@ STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Function that does a claimed run's work in a process, and returns its exit code."""
+"""Function that does a claimed run's work, and returns an exit code."""
 
 
 class Scheduler(PeriodicTask):
@@ -41,8 +41,7 @@ class Scheduler(PeriodicTask):
             self._process.terminate()
 
     async def look(self) -> int:
-        """Run all work that is due now. Always return 0, so that the task rests before the next
-        look."""
+        """Run all work that is due now. The result is always 0, so that the task rests."""
         for entry, due_at in await due_now(self._context, self._entries):
             if self.stopping:
                 break

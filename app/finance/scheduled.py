@@ -1,12 +1,10 @@
 """Decide which worker does scheduled work, and store the results.
 
-    1 due      the last due time of each entry that is not done           app.core.schedule
-    2 claim    a row with a lease: one of several workers gets it
-    3 do       reconcile, or report as of the claim's instant             scheduled_work.py
-    4 deliver  by each channel, with an audit entry for each delivery     scheduled_work.py
-    5 end      as done, as failed with the time of the next try, or as waiting for unread deliveries
-
-After a killed worker, the next try repeats the last delivery with equal names and ids.
+1 due      find entries with undone work
+2 claim    a row with a lease, so that one of several workers gets the work
+3 do       reconcile, or report as of the claim's instant
+4 deliver  by each channel, with an audit entry for each delivery
+5 end      as done, as failed with the next try's time, or as waiting for unread deliveries
 """
 
 from collections.abc import Sequence
@@ -28,19 +26,19 @@ LEASE: Final[Duration] = 30 * MINUTE
 """Time limit of one try. Afterwards another worker takes the work over."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""Pause before the second try. Each later pause is four times as long as the pause before."""
+"""Pause before the second try. Each later pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
 WAITING_PAUSE: Final[Duration] = MINUTE
-"""Pause while accepted deliveries are not read yet. A running reader process needs only seconds."""
+"""Pause while accepted deliveries are unread."""
 
 
 async def due_now(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[tuple[schedule.ScheduleEntry, Instant]]:
-    """Return (entry, due time) for all work to do now. New and changed entries are recorded, and
-    are due from now on."""
+    """Return (entry, due time) for all work to do now. New and changed entries are due from now
+    on."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
@@ -82,8 +80,6 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause has ended, or has an end that only a wrong clock can have
-    set."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
@@ -93,8 +89,7 @@ _OPEN: Final = ("running", "waiting", "failed")
 async def claim(
     context: AppContext, entry: schedule.ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
-    """Claim one due time of an entry. Return None if another process claimed or finished this
-    work."""
+    """Claim one due time of an entry. None means that another process has the work."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
@@ -131,8 +126,7 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the run that was claimed for this try. Return None if the work ended or was taken
-    over."""
+    """Return the run claimed for this try; None if the work ended or was taken over."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
@@ -149,10 +143,7 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try, for a retry after a pause, unless the work ended or was taken over.
-
-    at_once  whether to retry without a pause
-    """
+    """Record a failed try, for a retry after a pause."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
@@ -170,10 +161,8 @@ async def note_failed(
 async def put_off(
     context: AppContext, claimed: scheduled_store.ScheduledRun, problem: str
 ) -> scheduled_store.ScheduledRun:
-    """Record that a try waits for unread deliveries, without counting it.
-
-    Work that a person requested fails instead. Nothing changes if the work ended or was taken over.
-    """
+    """Record that a try waits for unread deliveries, without counting the try. A run that a person
+    requested fails instead."""
     if claimed.asked:
         return await note_failed(context, claimed, problem)
     async with context.database.writing() as connection:

@@ -1,7 +1,5 @@
-"""Store scheduled runs, one row for each due time of each entry.
-
-A running row has a lease; if its worker dies, another takes over when the lease ends.
-"""
+"""Store scheduled runs, one row for each due time of each entry. Another worker takes over a run
+whose lease has ended."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -16,7 +14,7 @@ from reconcile.instants import DAY, Instant
 State = Literal["seen", "running", "waiting", "done", "failed"]
 
 KEPT: Final = 400 * DAY
-"""Age at which rows are deleted. The newest row of each entry is always kept."""
+"""Age at which rows are deleted, except each entry's newest row."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
@@ -45,14 +43,9 @@ class Delivered:
 class ScheduledRun:
     """Run of a schedule's entry at one due time.
 
-    due_at       when the run was due, or was requested by a person
-    asked        whether a person requested the run
-    late         whether the run began late
-    as_of        instant of the report, equal at every try
-    until        end of a running run's lease, or time of the next try
-    waits_since  when the run began to wait for unread deliveries, or None
-    reconciled   number of its reconciliation run
-    problem      why the last try failed, for people
+    asked   whether a person requested the run
+    as_of   instant of the report, equal at every try
+    until   end of a running run's lease, or time of the next try
     """
 
     name: str
@@ -92,8 +85,7 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return the newest scheduled run of each entry that was due by an instant. The keys are the
-    entries' names."""
+    """Return each entry's newest scheduled run that was due by an instant, by name."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -102,8 +94,7 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return the last begun run of each of these entries, scheduled or requested. The keys are the
-    entries' names."""
+    """Return the last begun run of each entry, scheduled or requested, by name."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -172,13 +163,12 @@ async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
 
 
 async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last run of each of these entries if it failed. The runs are sorted by name."""
+    """Return the last runs of these entries that failed, sorted by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]
 
 
 async def waiting_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last run of each of these entries if it waits for unread deliveries. The runs are
-    sorted by name."""
+    """Return the last runs of these entries that wait for unread deliveries, sorted by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.waits_since is not None]

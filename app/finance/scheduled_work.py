@@ -1,8 +1,5 @@
-"""Do the work of a scheduled entry: reconcile, report, deliver, and send checkpoints of the log.
-
-A delivery can be repeated without harm, because file names and message ids stay equal. The message
-of a DeliveryFailed contains no secret, and no text from the receiving server.
-"""
+"""Do the work of a scheduled entry: reconcile, report, deliver, and send checkpoints. A delivery
+can be repeated without harm, because file names and message ids stay equal."""
 
 import asyncio
 import base64
@@ -48,7 +45,7 @@ LIMIT_S: Final = 60.0
 """Maximum number of seconds for one request or one answer of a mail server."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Maximum number of bytes of a mail or of a posted file. Servers commonly accept this size."""
+"""Maximum number of bytes of a mail or a posted file."""
 
 FILE_MODE: Final = 0o640
 """Mode of delivered files. The folder's group may read the files."""
@@ -56,16 +53,7 @@ FILE_MODE: Final = 0o640
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParcel:
-    """Files that are delivered together.
-
-    entry      name of the schedule's entry
-    span       name of the reported span, such as `2026-10`
-    what       kind of the files: a report, or a checkpoint of the log
-    merchant   the merchant's name; may be empty
-    late       whether the run began late
-    files      contents by file name
-    summary    sentences at the beginning of a mail
-    """
+    """Files that are delivered together."""
 
     entry: str
     span: str
@@ -96,10 +84,8 @@ class FolderWay:
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Write files into an existing folder. Raise DeliveryFailed if that fails.
-
-        A missing folder is not created, because it may be an unmounted disk.
-        """
+        """Write files into an existing folder. Raise DeliveryFailed on failure. A missing folder is
+        never created: an unmounted disk looks missing."""
         try:
             for name in files:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
@@ -166,8 +152,7 @@ _SUBTYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostWay:
-    """Delivery by one signed request for each file. The request's body is a JSON document with the
-    file in base64."""
+    """Delivery by one signed request for each file. The file is sent as base64 in JSON."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -197,8 +182,7 @@ class PostWay:
 
 
 def posted(parcel: ReportParcel, name: str) -> bytes:
-    """Build the body of a request with a file. The body is equal at every try, except for the
-    member `late`."""
+    """Build the body of a request with a file. Every try has an equal body except for `late`."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -273,7 +257,7 @@ async def run_claimed(
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Run an entry now. Raise UsageError for a missing permission, and NotFoundError for an unknown
+    """Run an entry now. Raise UsageError without permission, and NotFoundError for an unknown
     entry."""
     entry = schedule.entry(name)
     async with context.database.writing() as connection:
@@ -352,10 +336,6 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the newest checkpoint of the log at `run.as_of`.
-
-    The file's name contains a digest of the log, so that a rewritten log replaces no file.
-    """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
     if head is None:
@@ -390,10 +370,6 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver a parcel in each of the entry's ways, each file once.
-
-    head  checkpoint in the parcel; None for a report
-    """
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]

@@ -1,10 +1,4 @@
-"""Stage a file for import: collect its clear rows, sorted, and the problems of all other rows.
-
-1 open      the file as a table, whatever its format
-2 read      rows as values; an unclear row is a problem
-3 compare   rows with each other; rows that contradict each other are problems
-4 cover     find the covered days, from the file or from the request
-"""
+"""Stage a file for import: collect its clear rows, sorted, and the problems of all other rows."""
 
 from __future__ import annotations
 
@@ -58,20 +52,14 @@ from reconcile.periods import Calendar
 MAX_PROBLEMS: Final = 100
 
 MAX_FORMAT: Final = 300
-"""Maximum number of characters of the column names that identify the format of a bank's table."""
+"""Maximum characters of the column names that identify a bank table's format."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportForm:
-    """Kind of file that can be imported.
-
-    identity  first columns of a staged row, which identify a line
-    at_most   maximum number of a file's rows with equal identity
-    names     field named in the error about too many of them
-    opens     opens a file as a table
-    """
+    """Kind of file that can be imported. `identity` names the columns that identify a line."""
 
     name: ImportKind
     action: Action
@@ -81,7 +69,7 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return a sentence for a row that repeats the row `other` more often than is allowed."""
+        """Return a sentence for a row that repeats the row `other` too often."""
         if self.at_most == 1:
             return (
                 f"row {other:,} has the same value, but an order book may have each value only once"
@@ -121,18 +109,14 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 class ImportRequest(presets.ReadingRequest):
     """A person's request to import a file.
 
-    account            the bank account of rows that name none
     accept_difference  the bank statement's difference to accept, or empty
-    reason             the reason for accepting the difference, or empty
     accepted           ids of the proposals that accepted differences, by `Balances.name`
     book               the name of the order book; empty for the preset's name
     days               the first and last covered day, if the file states none
-    dry_run            whether to report only what an import would do
-    accept_good        whether to import the good rows despite other problems
     rejects            the path for rejected rows; None for a file beside the imported one
     changes            the path of a CSV file for all changed rows, or None
     sha256             the digest that the file must have, or empty
-    actor              the service, if it imports by itself
+    actor              the service, if no person asks
     """
 
     account: str = ""
@@ -154,24 +138,16 @@ class ImportRequest(presets.ReadingRequest):
 class Imported(line_version_store.WrittenVersions):
     """Result of an import. Problems beyond MAX_PROBLEMS are only counted.
 
-    refused       whether the file could not be read to its end; then nothing is imported
-    number        the number of the import; None if nothing was imported
-    rejects       the name of the file with the rejected rows
-    rows          the first rows as parsed; only in a dry run
-    sums          clear rows, and minor units in each money column, by currency; only in a dry run
-    passed_over   headings of unread columns
-    words         number of problems for each unknown word, by column and word
-    totals        numbers of the first rows with totals, which are not imported
-    totals_found  number of rows with totals
-    preset        the name of the used preset, if any
-    notes         sentences on how the file was read
-    of_workbook   notes on a workbook's hidden rows and other sheets
-    ignored       number of rows that the mapping leaves out, by column and word
-    joined        number of rows that were joined with another row of their order
-    covers        coverage lines of the file
-    balances      opening and closing balance of each bank statement
-    differs       the statement for which the bank's file was refused, or None
-    proposal      id of the proposal to accept the difference, or None
+    refused      whether the file could not be read to its end; then nothing is imported
+    number       the number of the import; None if nothing was imported
+    rows         the first rows as parsed; only in a dry run
+    sums         rows and minor units by currency; only in a dry run
+    passed_over  headings of unread columns
+    words        number of problems for each unknown word, by column and word
+    totals       numbers of the first rows with totals, which are not imported
+    ignored      number of rows that the mapping leaves out, by column and word
+    joined       number of rows that were joined with another row of their order
+    differs      the statement for which the bank's file was refused, or None
     """
 
     file: str
@@ -314,17 +290,13 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Store the file's digest. Raise RefusedTable if the file has changed while it was read."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Record the days that the file covers, as the file or the request states them.
-
-        name  the source or order book; empty for a bank file
-        """
+        """Record the days that the file covers. A bank file's name is empty."""
         days, asked = self._request.days, None
         if days is not None and not self._spans:
             try:
@@ -427,10 +399,6 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage the clear rows, and of unclear rows the columns that identify the line.
-
-        So a clear row of that line is contradicted.
-        """
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])

@@ -1,8 +1,4 @@
-"""Sort and search many rows before they are used.
-
-Many rows are sorted in parts, in one unnamed file under `TMPDIR`; a database would take four times
-as long.
-"""
+"""Sort and search many rows, in memory or in one unnamed file under `TMPDIR`."""
 
 from __future__ import annotations
 
@@ -30,10 +26,7 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows in a fixed order, on disk if they are many.
-
-    Sorting columns never contain None. The first column identifies a row.
-    """
+    """Rows in a fixed order, on disk if too many for memory. Sorting columns never contain None."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), tuple(order)
@@ -95,12 +88,8 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Yield each row's first column in groups of more than `at_most` rows, after the group's
-        own.
-
-        The rows of a group have equal values in the columns `of`. Rows with None there are in no
-        group.
-        """
+        """Yield each row in groups above `at_most` rows, with the group's own first column. Rows
+        with None are in no group."""
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
             own = self if self._lies_by(of) else others
@@ -122,11 +111,6 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return a sorted copy with only the first column and the columns `of`.
-
-        Rows with None in one of these are left out. If `self` is already sorted so, the result is
-        empty.
-        """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -134,8 +118,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield each group of several rows with equal values in the columns `of`, by which they are
-        sorted."""
+        """Yield each group of rows with equal values in the columns `of`. The rows must be sorted
+        by `of`."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -157,10 +141,7 @@ class Staged:
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete each group of more than `at_most` rows with equal values in the columns `of`.
-
-        The rows must be sorted by these.
-        """
+        """Delete each group of more than `at_most` equal rows. The rows must be sorted by `of`."""
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):
@@ -213,10 +194,7 @@ def _explained() -> Iterator[None]:
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Yield rows in order without their numbers, in batches of a size that `pace` sets.
-
-    Rows with an equal first column stay together.
-    """
+    """Yield rows without numbers, in batches. Rows with an equal first column stay together."""
     held: Rows = []
     for rows in staged.in_order():
         held += [row[1:] for row in rows]
@@ -230,7 +208,6 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return a batch size near `size` at which a group of rows ends, or 0 if none ends yet."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -1,8 +1,5 @@
-"""Read statement lines as known at an instant: all sorted by key, or those of some orders.
-
-A line's key is the `match_key` of its order, or of its payment's order. The key is empty if no
-order or several orders fit.
-"""
+"""Read statement lines as known at an instant. A line's key is empty if no order or several orders
+fit."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -28,8 +25,7 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield the dated changes of wallets as known at an instant, in the form that `Wallets`
-    needs."""
+    """Yield the dated changes of wallets as known at an instant."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
         yield rows
@@ -156,7 +152,7 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""SQL for events of refunds and disputes with own references. Unindexed: run it once for many
+"""SQL for events of refunds and disputes with own references. Run this slow query once for many
 lines."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
@@ -168,14 +164,7 @@ _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield batches of statement lines as known at an instant, sorted by key.
-
-    Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
-    source, known_at, wallet, refund, details).
-
-    first   the lowest key
-    beyond  the key before which to end; None for no end
-    """
+    """Yield batches of statement lines as known at an instant, sorted by key."""
     number = await import_store.newest_published(connection, as_of=as_of)
     nameless = staged_rows.Staged(COLUMNS, order=("key", "line_id"))
     with closing(nameless):
@@ -202,8 +191,7 @@ _SETTLED: Final = statement(
 async def settled_payments(
     connection: AsyncConnection, *, since: Instant, until: Instant
 ) -> AsyncIterator[Rows]:
-    """Yield (source, currency, gross, fee, details) for each payment settled between two instants,
-    in batches."""
+    """Yield the payments settled between two instants, in batches."""
     number = await import_store.newest_published(connection)
     values = {"number": number, "begin": since, "finish": until}
     async for rows in stream(connection, _SETTLED, at_once=AT_ONCE, values=values):
@@ -234,8 +222,6 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return a line with the only order and payment that events report for its reference, if
-    any."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -283,8 +269,7 @@ async def statement_lines_of(
     payments: Iterable[str] = (),
     as_of: Instant,
 ) -> list[StatementLine]:
-    """Return the statement lines that name one of these orders (`match_key`) or one of these
-    payments."""
+    """Return the statement lines that name one of these orders or payments."""
     subjects = [f"p:{payment}" for payment in payments]
     rows = await lines_known(
         connection, "statement", _KEYED, as_of=as_of, match_key=keys, subject=subjects
@@ -330,8 +315,7 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders that these lines name. For a line without an order, return the orders of
-    its payment."""
+    """Return the orders of these lines, named directly or through the payment."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

@@ -1,8 +1,5 @@
-"""Find payments that belong, or belonged, to no order. Their money is in suspense.
-
-Each payment is folded on its own. Its money, and people's decisions on it, are posted to a suspense
-account.
-"""
+"""Find payments that belong, or belonged, to no order. Their money is posted to a suspense
+account."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -39,10 +36,8 @@ MOST: Final = 100_000
 async def suspended_payments(
     connection: Connection, *, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    """Return every payment that once had money but no order, sorted by source and reference.
-
-    Raise UsageError for more than MOST payments.
-    """
+    """Return every payment that once had money but no order. Raise UsageError for more than MOST
+    payments."""
     return await run(connection, _suspended, policy, as_of)
 
 

@@ -1,8 +1,4 @@
-"""Follow money from an order through statement lines and payouts to the bank, or back.
-
-The trail can begin at an order, payment, payout, statement line or bank line. Only the first MOST
-rows of each kind are shown.
-"""
+"""Follow money from an order through statement lines and payouts to the bank, or back."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,16 +31,13 @@ class Trail:
 FOUND: Final = 20
 
 SHORTEST_WORDS: Final = 3
-"""Minimum number of characters in a text to search for. Shorter texts occur in most lines."""
+"""Minimum number of characters in a text to search for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMoney:
-    """Payouts and bank lines that a search found.
-
-    more    whether there can be more bank lines than FOUND
-    before  instant before which nothing was searched, or None
-    """
+    """Payouts and bank lines that a search found. `before` is the instant where the search ended,
+    or None."""
 
     rows: list[dict[str, Any]]
     more: bool = False
@@ -54,10 +47,8 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find the payouts with this reference, and the bank lines that contain the text.
-
-    before  where an earlier search continues; None for a new search
-    """
+    """Find payouts with this reference, and bank lines with this text. `before` continues an
+    earlier search."""
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
         return FoundMoney(rows=[])
@@ -83,8 +74,8 @@ async def find_money(
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
-    """Return, as a document, everything that is connected with an order, payment, payout or line.
-    Raise NotFoundError if nothing has this name."""
+    """Return everything that is connected with an order, payment, payout or line. Raise
+    NotFoundError for an unknown name."""
     found = await _trail(context, name)
     breaks: list[break_acts.SeenBreak] = []
     for order in list(found.orders)[:MOST]:

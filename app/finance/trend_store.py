@@ -15,7 +15,7 @@ from reconcile.matching.ledger_lines import Taken, ledger_line_in
 QUARTER: Final = 15 * MINUTE
 
 AT_ONCE: Final = 1_000
-"""Maximum number of rows in memory, each a group, or an order that is not plain."""
+"""Maximum number of rows in memory."""
 
 
 class CapturedSum(NamedTuple):
@@ -32,10 +32,7 @@ class CapturedSum(NamedTuple):
 
 
 class FeeSum(NamedTuple):
-    """Payments that a statement settled in one quarter of an hour, with their fees.
-
-    method  the statement's payment method; may be empty
-    """
+    """Payments that a statement settled in one quarter of an hour, with their fees."""
 
     source: str
     currency: str
@@ -77,8 +74,7 @@ _FEES: Final = statement(
 async def captured_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[CapturedSum]]:
-    """Yield sums of the captures since an instant, in batches. Captures that came after the last
-    reconciliation are left out."""
+    """Yield sums of the captures since an instant, in batches, up to the last reconciliation."""
     values = {"since": since, "quarter": QUARTER}
     async for rows in stream(connection, _PLAIN, at_once=AT_ONCE, values=values):
         yield [

@@ -1,10 +1,8 @@
 """Compute trends of twelve months: captures that are settled or open, and fees of payments.
 
-    capture month   settled          a statement line names the payment
-                    open             statements cover it, but no line names it
-                    not covered      no statement covers it: nothing is known about it
-
-Captures since the newest reconciliation are not included.
+settled      a statement line names the payment
+open         statements cover the payment, but no line names the payment
+not covered  no statement covers the payment
 """
 
 from collections import defaultdict
@@ -53,13 +51,7 @@ class MonthFees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """Settlement and fees by source, currency and month, the oldest first.
-
-    as_of     when the newest reconciliation read the captures, if there is one
-    months    names of the months, such as `2026-10`
-    settling  captures by (source, currency) and month
-    fees      payments and fees by (source, currency, method) and month
-    """
+    """Settlement and fees by source, currency and month, the oldest first."""
 
     as_of: Instant | None
     months: tuple[str, ...]
@@ -113,7 +105,7 @@ def _last_months(calendar: Calendar, now: Instant) -> list[str]:
 
 
 def trends_document(found: Trends) -> dict[str, Any]:
-    """Return the trends as a document. Rates are in percent, and null if there is no money."""
+    """Return the trends as a document. Rates are in percent; null means no money."""
     return {
         "as_of": format_known(found.as_of),
         "months": list(found.months),

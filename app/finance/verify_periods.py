@@ -1,10 +1,10 @@
 """Verify that closed months still follow from the evidence on which they were closed.
 
-1 chain     each closing or reopening names the digest of the one before, and a checkpoint
-2 prints    the stored bytes are those of the closing
-3 history   everything that was known at the closing is still there, unchanged
-4 figures   the report, made again, has equal figures
-5 journal   the transactions of the journal, made again, are equal
+1 chain    each closing or reopening names the previous digest and a checkpoint
+2 prints   the stored bytes are those of the closing
+3 history  everything that was known at the closing is still there, unchanged
+4 figures  the report, made again, has equal figures
+5 journal  the transactions of the journal, made again, are equal
 """
 
 import hashlib
@@ -49,8 +49,8 @@ class VerificationDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeriods:
-    """Result of one step of the verification for one closing. If the step failed, the sentence
-    states the first difference."""
+    """Result of one verification step for one closing. After a failure, the sentence states the
+    first difference."""
 
     period: str
     version: int
@@ -65,13 +65,8 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Yield the result of each step for each closing, sorted by month and version.
-
-    only  the only month to verify; None for all
-
-    Further steps of an altered closing are skipped. Raise NotFoundError for a month without a
-    closing.
-    """
+    """Yield the result of each step for each closing. Raise NotFoundError for a month without a
+    closing."""
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
     if only is not None and only not in {each.period for each in made}:
@@ -96,10 +91,6 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify that a closing is unchanged and follows the previous closing or reopening.
-
-    expected  digest of that one, if any
-    """
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)
     written = _digest_of(text)

@@ -1,9 +1,9 @@
-"""Withdraw an import, so that its lines count as if they had never been imported.
+"""Withdraw an import, so that its lines count as if never imported.
 
-    1 look      find its current lines, their money, and the number of lines in closed months
-    2 refuse    an import of another kind, or one that was withdrawn already
-    3 propose   the withdrawal if the money is more than one person may accept alone
-    4 write     an import that ends these lines and restores the lines before them
+1 look     find the import's current lines, their money, and the lines in closed months
+2 refuse   an import of another kind, or a withdrawn import
+3 propose  the withdrawal if the money is more than one person may accept alone
+4 write    an import that ends these lines and restores the earlier lines
 
 Nothing is deleted: results as of an earlier instant still contain the lines.
 """
@@ -45,10 +45,9 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 class Foreseen:
     """Expected effect of withdrawing an import.
 
-    withdrawn  the import itself
-    seen       the current lines of the import; `before` counts those in closed months
-    unchanged  later imports that may have stated some of these lines again, unchanged
-    named      number of orders to which the import linked payments; the links stay
+    seen       the import's current lines; `before` counts those in closed months
+    unchanged  later imports that perhaps repeat these lines
+    named      number of orders with links to payments; the links stay
     because    why one person may not withdraw the import alone, or None
     """
 
@@ -99,8 +98,7 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Return a short text that identifies the current lines of the import. If the lines change,
-        the text changes too."""
+        """Return a short text that changes with the import's current lines."""
         return _mark(self.seen)
 
 
@@ -121,11 +119,7 @@ async def withdrawn_by(context: AppContext, number: int) -> import_store.Import 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(Foreseen):
-    """Result of withdrawing an import.
-
-    number    number of the withdrawal, which is stored as an import
-    restored  number of restored earlier lines
-    """
+    """Result of withdrawing an import. The withdrawal is stored as an import."""
 
     number: int
     restored: int
@@ -140,13 +134,8 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import, or propose it if the money is more than one person may accept.
-
-    seen_as  the `mark` that the person saw; may be empty
-
-    Raise NotFoundError for an unknown import, and UsageError without permission, for a withdrawn
-    import or another mark, or while an import runs.
-    """
+    """Withdraw an import, or propose this above one person's limit. Raise UsageError without
+    permission, for a withdrawn import, for another mark, or while an import runs."""
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:
         await import_store.importing_alone(connection)

@@ -1,8 +1,5 @@
-"""List breaks that need a person: the worklist and late money.
-
-The worklist has the breaks of the newest run, filtered, sorted, and summed by currency. Late money
-is money that moved after its order was finished.
-"""
+"""List breaks that need a person: the worklist, and money that moved after its order was
+finished."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -25,8 +22,7 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Age groups of breaks, the youngest group first. Each value is the maximum age in whole days for
-the group."""
+"""Age groups of breaks, with the maximum age in whole days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +39,7 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters of the worklist, None for no filter.
-
-    Without a `state`, only breaks that need a person are listed.
-    """
+    """Filters of the worklist. Without a `state`, only breaks that need a person are listed."""
 
     cause: str | None = None
     state: breaks.State | None = None
@@ -64,10 +57,8 @@ class Worklist:
 
     run     the newest run that changed breaks, or None
     totals  number and money of all breaks that match the filters, by currency
-    causes  number of breaks by cause, ignoring the filter by cause
-    states  number of breaks by state, ignoring the filter by state
-    shown   the breaks that are shown, in order
-    found   number of breaks that match the filters
+    causes  number of breaks by cause, without the filter by cause
+    states  number of breaks by state, without the filter by state
     """
 
     run: Run | None
@@ -138,11 +129,7 @@ def age_of(since: Instant, now: Instant) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBreaks:
-    """Work left on the breaks of the newest run.
-
-    ages      number and minor units by age and currency; empty for more than SUMMED breaks
-    assigned  number of breaks assigned to the person
-    """
+    """Work left on the breaks of the newest run. Money is in minor units."""
 
     run: Run
     ages: dict[tuple[str, str], tuple[int, int]]
@@ -154,7 +141,7 @@ SUMMED: Final = 5_000
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
-    """Return the number and the sums of the breaks that need a person, or None without a run."""
+    """Return the number and sums of the breaks that need a person; None without a run."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
@@ -207,14 +194,14 @@ LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
-    """Return the proposed decision on late money. For a canceled order, this is a refund."""
+    """Return the proposed decision on late money: a refund for a canceled order."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return LATE[found.seen.cause]
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
-    """Return the state of late money: to be decided, waiting for its refund, settled, or closed."""
+    """Return the state of late money, such as to be decided."""
     life = found.life
     if life.state == "closed":
         return "closed"
@@ -226,11 +213,7 @@ def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
-    """Yield the breaks about late money in batches by id, without refunds that may be paid.
-
-    closed  whether to include closed breaks
-    after   id after which to begin
-    """
+    """Yield the breaks about late money in batches by id."""
     states = breaks.STATES if closed else breaks.STATES[:-1]
     async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
         yield [e for e in found if e.seen.cause != "refund_not_received" or not e.seen.candidates]
@@ -245,12 +228,8 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> break_acts.SeenBreak | Proposal:
-    """Decide about late money, or propose the decision if two people are needed.
-
-    seen  `mark_of` the break as the person saw it; None for any state
-
-    Raise UsageError for an unknown action or another break, and the errors of `act_on_breaks`.
-    """
+    """Decide about late money, or propose the decision if two people are needed. Raise UsageError
+    for an unknown action or another break."""
     if action not in breaks.SETTLINGS:
         raise UsageError(f"--action must be one of: {', '.join(breaks.SETTLINGS)}")
     found = await break_acts.one_break(context, name)

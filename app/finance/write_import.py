@@ -1,9 +1,9 @@
 """Write an import: staged rows in many transactions, which become visible all at once.
 
-1 wait       for another import, until it ends or has written nothing for SILENT_S seconds
-2 begin      take over from the other import, and undo what it wrote
-3 write      rows in transactions so short that other writers hardly wait
-4 publish    with the digest, the coverage and the audit entry, in one transaction
+1 wait     for another import, until it ends or stops writing
+2 begin    undo the rows of a killed import
+3 write    rows in short transactions, so that other writers hardly wait
+4 publish  with the digest, the coverage and the audit entry, in one transaction
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""Function (connection, rows, number of the import) that writes lines. If the number is None, the
-function only counts the lines."""
+"""Function (connection, rows, number of the import) that writes lines. Without a number, the
+function only counts."""
 
 Progress = Callable[[int, int | None], None]
 """Function called with (rows so far, total rows). The total is None while rows are read."""
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
-"""Maximum number of rows in the first transaction of an import, and in each later transaction."""
+"""Maximum number of rows in the first transaction and in each later transaction."""
 
 SILENT_S: Final = 5.0
 """Seconds without a write after which an import counts as killed."""
@@ -60,15 +60,8 @@ async def write_import(
     write: Write,
     progress: Progress,
 ) -> tuple[int, WrittenVersions]:
-    """Write and publish staged rows. Return the import's number, and the counts of its rows.
-
-    wanted    the import, with the counts of rows read and rejected
-    covers    days that the file covers
-    balances  balances of the file's bank statements
-
-    Raise StoreUnavailable if the store fails or another import has taken over, and UsageError if
-    another format covers these days.
-    """
+    """Write and publish staged rows. Raise StoreUnavailable after a failure or takeover, and
+    UsageError if another format covers these days."""
     await _wait_for_others(context)
     async with context.database.writing() as connection:
         begun, another = await import_store.begin_import(connection, wanted)
@@ -136,7 +129,6 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo an import whose process was killed, for lines of every kind."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -1,11 +1,5 @@
-"""Measure the capacity of this machine and database: `tallyhook doctor --capacity`.
-
-    1 ask        arrivals by day and minute, and the size of the database
-    2 calibrate  the disk's sync time, and the processor time of a few folds
-    3 judge      each figure, with a sentence on what it means
-
-No stored data is changed: the disk is measured with a temporary file.
-"""
+"""Measure the capacity of this machine and database: `tallyhook doctor --capacity`. No stored data
+is changed."""
 
 import base64
 import hashlib
@@ -47,50 +41,36 @@ USUAL_BYTES: Final = 2_900
 """Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
 
 SOON_DAYS: Final = 90
-"""Number of days. If the disk will be full within this time, the check tells a person to act."""
+"""Number of days before a full disk in which a person must act."""
 
 CALIBRATION_S: Final = 0.5
-"""Number of seconds that each calibration lasts.
-
-For the disk this is elapsed time, and for the processor it is processor time.
-"""
+"""Seconds that each calibration lasts."""
 
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Processor time to process a delivery completely, divided by the calibration's time.
-
-Measured on two busy cores (2026-11-30): 486 to 539 µs from receiving to sealing, 54 to 65 µs in the
-calibration.
-"""
+"""Time to process a delivery completely, as a multiple of the calibration's time. Measured on two
+busy cores on 2026-11-30."""
 
 CORES: Final = 2
-"""Number of cores that an installation on SQLite can use, because only one process writes at a
-time."""
+"""Number of cores that an installation on SQLite can use."""
 
 PLANNED: Final = 0.5
-"""Share of the processor time that is planned for deliveries.
-
-The rest of the processor time is for bursts, reports and backups.
-"""
+"""Share of the processor time that is planned for deliveries."""
 
 CROWDED: Final = 0.5
-"""Share of the planned capacity. If the busiest minute uses more, the check recommends a larger
-machine."""
+"""Share of the planned capacity above which a busy minute needs a larger machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """Facts from which the capacity is judged. Times are seconds.
 
-    rates     arrivals by day and minute
-    stored    number and bytes of deliveries; None on a cluster
-    free      bytes until deliveries are refused; None on a database server
-    memory    bytes of each running process, by process id; None if unreadable
-    sync_s    median time of a write with a sync, if measured
-    work_s    processor time to verify, read and fold a delivery
-    cores     number of cores that this process may use
-    shared    whether the database is PostgreSQL
+    stored  number and bytes of deliveries; None on a cluster
+    free    bytes until deliveries are refused; None on a database server
+    memory  bytes of each running process, by process id; None if unreadable
+    sync_s  median time of a write with a sync, if measured
+    work_s  processor time to verify, read and fold a delivery
     """
 
     rates: monitoring_store.ArrivalRates
@@ -144,7 +124,7 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Return the median seconds to write 4 KiB with a sync in a folder; None without permission."""
+    """Return the median seconds to write 4 KiB with a sync; None without permission."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()
@@ -167,10 +147,7 @@ _BODY: Final = (
 
 
 def work_time() -> float:
-    """Measure the processor seconds that a delivery takes to be verified, read and folded.
-
-    The result is the median of many runs of orders with four deliveries.
-    """
+    """Measure the processor seconds that a delivery takes to be verified, read and folded."""
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
     now, requests = SystemClock().now(), []

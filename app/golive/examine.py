@@ -60,7 +60,6 @@ def problems_of_sources(settings: Settings) -> list[str]:
 
 
 def _check_token(settings: Settings) -> None:
-    """Raise ConfigurationError if the token that opens sessions cannot be used."""
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
         return
@@ -89,8 +88,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return all checks of `tallyhook doctor`. Their problems should be fixed in the order of the
-    list."""
+    """Return all checks of `tallyhook doctor`, in the order in which problems should be fixed."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -111,7 +109,7 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 
 def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
-    """Yield every file from which a secret was read, with the setting that names it."""
+    """Yield every file from which a secret was read, with the setting."""
     for name, source in settings.sources.items():
         if source.secrets_file is not None:
             yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
@@ -131,13 +129,11 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
-    """Return the paths of the key files that the program generates, for each setting that names
-    such a path."""
+    """Return the paths of generated key files, by setting."""
     return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 
 def _may_be_there(path: Path) -> bool:
-    """Check whether a file may exist. Return True if this user is not permitted to find out."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -160,10 +156,8 @@ def _may_write_to(folder: Path) -> bool:
 
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
-    """Compare the settings with those of the last started service, and ask whether it is ready.
-
-    Empty if none was ever started.
-    """
+    """Compare the settings with the running service's, and ask if the service is ready. The result
+    is empty before the first start."""
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []
@@ -249,21 +243,14 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Results of the checks before going live.
-
-    doctor     rows of `tallyhook doctor --format json`
-    checklist  items that a program can check
-    """
+    """Results of the checks before going live."""
 
     doctor: list[Check]
     checklist: list[golive.ChecklistItem]
 
 
 CHECKS_LIMIT_S: Final = 120.0
-"""Maximum number of seconds for all checks in the console.
-
-A service that does not answer takes about forty.
-"""
+"""Time limit for all checks in the console, in seconds."""
 
 
 async def check_all(context: AppContext) -> Checked:
@@ -338,10 +325,7 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Maximum number of the source's newest deliveries among which a trial delivery is searched.
-
-Reading them takes a second or two.
-"""
+"""Maximum number of a source's newest deliveries among which a trial delivery is searched."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:
@@ -350,10 +334,6 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Check whether the service has read a trial request, by the SHA-256 of its body.
-
-    Deliveries with an id in `before` do not count.
-    """
     await behind_s(context)
     found = await _newest(context, source)
     return any(each.digest == digest and each.delivery_id not in before for each in found)

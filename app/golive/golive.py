@@ -1,8 +1,5 @@
 """The checklist before real money is taken: checks by the program, and people's statements.
-
-Statements are never changed or deleted, and cannot override a problem that the program finds. An
-item that the program cannot check (`to_sign`) passes once a person has signed it.
-"""
+Statements are never changed, and cannot override a problem that the program finds."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -34,12 +31,8 @@ TRIAL_LIMIT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Result of sending trial requests to a source's endpoint.
-
-    tried      names of the requests that were sent
-    wrong      wrong answers; None if this program cannot sign like the provider
-    unreached  whether the endpoint gave no answer
-    """
+    """Result of sending trial requests to a source's endpoint. `wrong` is None if this program
+    cannot sign like the provider."""
 
     source: str
     tried: tuple[str, ...] = ()
@@ -50,10 +43,8 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """Yield each trial request's name and content, and whether the endpoint must accept it.
-
-    Raises ConfigurationError or ValueError if the source has no signatures.
-    """
+    """Yield each trial request, and whether the endpoint must accept the request. Raises
+    ConfigurationError or ValueError for a source without signatures."""
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
         raise ValueError("the provider signs something that the trial cannot produce")
@@ -95,10 +86,7 @@ async def try_endpoint(
     now: Instant,
     arrived: Callable[[str], Awaitable[bool]],
 ) -> Trial:
-    """Send each trial request to the endpoint, and compare the answers with the expected ones.
-
-    arrived  tells whether a delivery with this SHA-256 was read
-    """
+    """Send each trial request, and compare the answers with the expected ones."""
     # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
         return Trial(source=source.name, wrong=None)
@@ -150,7 +138,7 @@ STATED: Final[Mapping[str, str]] = {
     "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
     "rollback": "how to turn payments off again, who decides this, and that it was tried",
 }
-"""Items of the checklist that only a person can know, and what the person must state."""
+"""Items of the checklist that only a person can know, with the needed statement."""
 
 REHEARSED: Final[Mapping[str, str]] = {
     "idempotency": "that starting a payment twice gives one session",
@@ -160,10 +148,7 @@ REHEARSED: Final[Mapping[str, str]] = {
 """Items that `tallyhook rehearse` checks, or that a person states after a sandbox rehearsal."""
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Scenario that must be rehearsed to decide an item of the checklist.
-
-All other items do not depend on a single scenario.
-"""
+"""Scenario that must be rehearsed to decide an item of the checklist."""
 
 CHECKED: Final = (
     "api_keys",
@@ -178,10 +163,7 @@ ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 UNTRIED: Final = " (not run yet)"
 
 MAX_NOTE: Final = 2_000
-"""Maximum length of a note in characters.
-
-This is enough for a paragraph that also says where the documents are.
-"""
+"""Maximum length of a note in characters."""
 
 
 class ChecklistItemDocument(TypedDict):
@@ -195,11 +177,8 @@ class ChecklistItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
-    """Item of the checklist with its present state.
-
-    sentence  why the item is in its state, and what to do
-    sources   sources that a signature would cover; empty if the item is not about sources
-    """
+    """Item of the checklist with its present state. `sources` are those that a signature would
+    cover."""
 
     item: str
     state: State
@@ -250,10 +229,8 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
 
 
 def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on the separation of environments.
-
-    unmarked  sources whose events don't name their environment
-    """
+    """Build the checklist's item on the separation of environments. `unmarked` sources send events
+    without an environment."""
     name = "environment_separation"
     if unmarked:
         return ChecklistItem(
@@ -272,11 +249,7 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 
 
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on provider accounts that other shops may use.
-
-    unknown  sources for which nobody has said whether another shop uses the account
-    apart    sources of shared accounts whose settings distinguish the shops
-    """
+    """Build the checklist's item on provider accounts that other shops use."""
     name = "account_sharing"
     if unknown:
         return ChecklistItem(
@@ -294,10 +267,7 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
 
 
 def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on the amounts up to which one person may act alone.
-
-    currencies  currencies that have a limit
-    """
+    """Build the checklist's item on the amounts up to which one person may act alone."""
     name = "acting_alone"
     if not currencies:
         return ChecklistItem(
@@ -316,12 +286,7 @@ def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
 def keys_item(
     problems: Sequence[str], *, sources: bool = True, starts_payments: bool = True
 ) -> ChecklistItem:
-    """Build the checklist's item on the token and the secrets.
-
-    problems         problems of the configuration
-    sources          whether the settings name any source
-    starts_payments  whether this service opens sessions
-    """
+    """Build the checklist's item on the token and the secrets."""
     name = "api_keys"
     if problems:
         return ChecklistItem(item=name, state="failed", sentence="; ".join(problems) + ".")
@@ -345,10 +310,7 @@ def _signing(name: str) -> str:
 async def last_checklist(
     context: AppContext, checked: Sequence[ChecklistItem] | None = None
 ) -> list[ChecklistItem]:
-    """Return the checklist without running checks or storing anything.
-
-    checked  results of checks that just ran; None for the last run's, which give no reasons
-    """
+    """Return the checklist without running checks or storing anything."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     if checked is None:
@@ -409,10 +371,6 @@ ASKED_FOR: Final = "to sign for: "
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
-    """Return the item's sources that the last signature does not cover.
-
-    A signature covers the sources that the program had named when it asked, or names next.
-    """
     asked: list[str] | None = None
     covered: list[str] | None = None
     waiting = False
@@ -428,10 +386,7 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after its checks were run.
-
-    The result, and each new request for a signature, is stored.
-    """
+    """Return the checklist after its checks were run, and store the result."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -490,10 +445,8 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Record in the audit trail that a person runs the checks, which send requests.
-
-    Raises UsageError without permission.
-    """
+    """Record in the audit trail that a person runs the checks. Raises UsageError without
+    permission."""
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
         await note_in_trail(
@@ -502,10 +455,8 @@ async def note_checks(context: AppContext, *, by: str) -> None:
 
 
 async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
-    """Store a person's signed statement on an item of the checklist.
-
-    Raises UsageError for an unknown item, or without name, note or permission.
-    """
+    """Store a person's signed statement on an item of the checklist. Raises UsageError for an
+    unknown item, or without name, note or permission."""
     if item not in ITEMS:
         raise UsageError(f"{item!r} is not an item; the items are: {', '.join(ITEMS)}")
     note = note.strip()
@@ -525,11 +476,8 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
-    """State that the two operators who set up the system are two different people.
-
-    Only the machine's owner may do this, during setup. Raises UsageError if the checklist was ever
-    complete or a month is closed, and the errors of `vouch_for_founders`.
-    """
+    """State that two operators are two different people. Only the machine's owner may do this,
+    during setup. Raises UsageError after the first complete checklist or closed month."""
     from app.finance.closed_periods import list_closed  # a receiver starts without it
 
     check_reason(reason, of="two founders", countries=context.countries)

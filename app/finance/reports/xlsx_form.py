@@ -25,7 +25,6 @@ ROWS_MAX: Final = 1_048_576
 """Maximum number of rows of a sheet, including the heading."""
 
 _EXACT: Final = 10**15
-"""Smallest number that a cell of fifteen digits cannot store, and that is written as text."""
 
 _TEXT_MAX: Final = 32_767
 """Maximum number of characters that the format allows in a cell."""
@@ -266,7 +265,6 @@ _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _de
 
 
 def _fitting(text: str) -> str:
-    """Cut a text to a cell's length, and escape lone surrogates, which UTF-8 cannot hold."""
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) < _TEXT_MAX // 2 else text[: _TEXT_MAX // 2 - 1] + "…"
