@@ -495,7 +495,7 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's signature on an item has no effect; None if it has an effect."""
+    """Return why a person's signature on an item has no effect, or None."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
@@ -511,10 +511,7 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet; None if it may.
-
-    For a sandbox, the result is always None.
-    """
+    """Return why a live instance should not take money yet, or None."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

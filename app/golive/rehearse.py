@@ -1,10 +1,5 @@
-"""Rehearse payments: play the scenarios against the configured provider, and compare.
-
-    (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
-
-All scenarios are played at the same time. The service must be running, and the provider must
-deliver to it.
-"""
+"""Rehearse payments: play the scenarios against the configured provider, and compare. The service
+must be running, and the provider must deliver to the service."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -37,12 +32,7 @@ NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger that an order must have at the end of a scenario, and not at its start.
-
-    ships     whether the order may be fulfilled
-    claims    claims that must be in the timeline
-    findings  findings that the ledger must have
-    """
+    """Ledger that an order must have at the end of a scenario."""
 
     outcome: Outcome
     ships: bool = False
@@ -93,20 +83,12 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Expected end of each scenario of the simulated provider.
-
-A real provider's sandbox offers only some of these scenarios.
-"""
+"""Expected end of each scenario of the simulated provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalPlan:
-    """Scenarios to play in a rehearsal.
-
-    numbers     provider's test number for each scenario
-    amount      amount in major units
-    patience_s  seconds to wait for a scenario's end; None for BEYOND_S after its deadline
-    """
+    """Scenarios to play in a rehearsal. `amount` is in major units."""
 
     numbers: Mapping[str, str] = field(repr=False)
     amount: str
@@ -115,10 +97,8 @@ class RehearsalPlan:
 
 
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
-    """Return the configured test numbers, or else those of the simulated provider.
-
-    Raises ConfigurationError for an unknown scenario, or in live without numbers.
-    """
+    """Return the configured test numbers, or the simulated provider's. Raises ConfigurationError
+    for an unknown scenario, or in live without numbers."""
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
         known = ", ".join(EXPECTED)
@@ -134,8 +114,7 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
 
 
 BEYOND_S: Final = 120.0
-"""Number of seconds to wait after a scenario's deadline, because a webhook may be delayed or
-repeated."""
+"""Seconds to wait after a scenario's deadline, because a webhook can be delayed."""
 
 LOOK_S: Final = 0.5
 
@@ -168,7 +147,7 @@ async def rehearse(
     plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario of the plan, store the results, and return them in the plan's order."""
+    """Play every scenario of the plan, and store and return the results."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
@@ -182,10 +161,8 @@ async def play(
     patience_s: float | None,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario that has a test number.
-
-    Raises ConfigurationError without a provider, or in live without test numbers.
-    """
+    """Play every scenario that has a test number. Raises ConfigurationError without a provider, or
+    in live without test numbers."""
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}
