@@ -48,6 +48,16 @@ MOST_FILES: Final = 32
 LEFT_ALONE: Final = ("app.__main__", "app.database.migrations.env", "app.client")
 """Modules that do something when they are imported, or that belong to another program."""
 
+LATE: Final = (
+    "alembic.command",
+    "anyio._backends._asyncio",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+    "webauthn",
+)
+"""Modules of libraries that the program imports only when it first needs them."""
+
 Words = Sequence[str]
 
 
@@ -282,8 +292,9 @@ def _load() -> None:
     for each in pkgutil.walk_packages(app.__path__, "app."):
         if not each.name.startswith(LEFT_ALONE) and ".versions" not in each.name:
             import_module(each.name)
-    for name in ("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "uvloop"):
+    for name in LATE:
         import_module(name)
+    import_module("app.providers.profile").load_profile("checkout")
     # Making a client loads more modules, and the machine's certificates.
     http = import_module("app.core.http")
     http.outgoing_client(timeout_s=1.0)
