@@ -301,7 +301,9 @@ class Service:
             if isinstance(error, StorePoisoned) and self.broken:
                 return  # already reported
             log.error("a part of the service failed", component=name, exc_info=error)
-            self.fail(f"{name} failed")
+            # A part can fail at a lost file before the next look at the files.
+            loss = self.inbox.writer.writer.loss() or self.inbox.database.writer.loss()
+            self.fail(loss or f"{name} failed")
 
 
 Where = Literal["apart", "all", "reading", "none"]

@@ -1,6 +1,7 @@
 """Liveness, readiness and metrics: an impaired service never claims to be whole."""
 
 import io
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,21 @@ async def test_a_worker_that_fails_turns_readiness_red_and_ends_the_service(
         assert status == 503
         assert "the fold worker failed" in reasons
         assert driver.service.broken == ["the fold worker failed"]
+
+
+async def test_a_part_that_fails_at_a_lost_file_ends_the_service_with_what_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part can find the loss before the next look at the files does."""
+
+    async def fail(*arguments: Any, **words: Any) -> int:
+        os.truncate(tmp_path / "t.db.inbox", 0)
+        raise RuntimeError("planned")
+
+    monkeypatch.setattr(worker, "refold_due", fail)
+    async with driving(tmp_path, looking=True) as driver:
+        await driver.service.stopped()
+        assert "t.db.inbox was cut off while the service was running" in driver.service.broken[0]
 
 
 async def test_a_worker_tries_again_while_the_store_cannot_take_a_fold(
