@@ -104,7 +104,7 @@ _WITH: Final = (
 def problems_of(connection: PlainConnection, deliveries: Collection[str]) -> Mapping[str, str]:
     """Return the reason why each delivery could not be read, by delivery id."""
     rows = select_rows(connection, sql=_PROBLEMS, values=deliveries) if deliveries else []
-    return {row[0]: row[1] or "" for row in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 _PROBLEMS: Final = "SELECT id, problem FROM deliveries WHERE id IN ({})"

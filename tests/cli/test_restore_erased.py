@@ -445,6 +445,19 @@ def test_without_the_key_the_copy_is_useless_and_a_new_journal_is_begun(
     assert run("db", "check").code == 0
 
 
+def test_a_backup_that_knows_no_journal_has_no_line_that_could_not_be_read(
+    run: Run, tmp_path: Path
+) -> None:
+    send(tmp_path, bought("ORD-1", PHONE))
+    backup = tmp_path / "before.backup"
+    assert run("backup", str(backup)).code == 0
+    assert run(*ERASE).code == 0
+    journal(tmp_path).write_bytes(b"no journal")
+    assert restore(run, backup).code == 3
+    ended = restore(run, backup, *WITHOUT)
+    assert (ended.code, ended.document["erasures"]["unread"]) == (0, 0)
+
+
 def test_only_who_may_goes_on_without_the_journal(run: Run, tmp_path: Path, file: Path) -> None:
     send(tmp_path)
     assert run("operators", "add", "Ann", "--role", "admin").code == 0

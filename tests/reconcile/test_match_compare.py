@@ -9,7 +9,7 @@ from reconcile.instants import DAY, HOUR, Instant
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Matching, MatchingPart, compare
 from reconcile.matching.rules import MatchRules
-from tests.reconcile.books_cases import AT, case, decided
+from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 from tests.reconcile.test_match_laws import search
@@ -130,6 +130,26 @@ def test_parts_may_be_absorbed_in_any_order() -> None:
     assert [str(each.order) for each in reported[0] if isinstance(each, Break)] == [
         f"{letter}{n}" for letter in "ABDE" for n in (1, 2, 3)
     ]
+
+
+@for_each("turned", [False, True])
+def test_unsettled_captures_beyond_the_limit_of_parts_are_summed_by_age(
+    turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconcile.matching.funds.MOST_LEFT", 0)
+    older, newer = AT, AT + 3 * DAY
+    cases = [
+        [case("A1", 700, at=older).pays().books(), case("B1", 800, at=newer).pays().books()],
+        [case("A2", 600, at=older).pays().books()],
+    ]
+    whole = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+    for each in cases[::-1] if turned else cases:
+        part = Matching(rules=RULES, as_of=AS_OF, coverage=COVERAGE)
+        assert causes(list(part.by_key(**streams(*each)))) == ["not_settled"] * len(each)
+        whole.absorb(part.part())
+    young, old = whole.unsettled()
+    assert (young.number, young.minor) == (1, 800)
+    assert (old.number, old.minor, old.days) == (2, 1_300, young.days + 3)
 
 
 @for_each("turned", [False, True])
