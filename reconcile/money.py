@@ -69,7 +69,7 @@ def is_currency(value: object) -> bool:
 
 
 def exponent_of(currency: str) -> int:
-    """Return a currency's number of decimals. Raise MoneyError for an unknown currency."""
+    """Return a currency's decimals. Raise MoneyError if unknown."""
     exponent = EXPONENTS.get(currency)
     if exponent is None:
         shown = currency[:8]
@@ -79,7 +79,7 @@ def exponent_of(currency: str) -> int:
 
 
 def money(minor: int, currency: str) -> Money:
-    """Return an amount of money. Raise MoneyError for an unknown currency or beyond 64 bits."""
+    """Return an amount of money. Raise MoneyError if invalid."""
     exponent_of(currency)
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")

@@ -48,7 +48,7 @@ class Month:
 
 
 def month_named(name: str) -> Month:
-    """Parse a name such as `2026-10` as a month in UTC. Raise ValueError otherwise."""
+    """Parse a UTC month such as `2026-10`. Raise ValueError otherwise."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError("a period is a month, such as 2026-10")
@@ -65,7 +65,7 @@ def _month_start(year: int, number: int, zone: tzinfo) -> Instant:
 
 
 class Calendar:
-    """Calendar of days and months in one time zone, with closed months."""
+    """Days and months in one time zone, with closed months."""
 
     def __init__(self, zone: tzinfo = UTC, *, closed: Month | None = None) -> None:
         self.zone, self._closed = zone, closed
@@ -88,7 +88,7 @@ class Calendar:
         return self._date(instant).isoformat()
 
     def next_day(self, instant: Instant, *, days: int = 1) -> Instant:
-        """Return the start of the day that is `days` days later."""
+        """Return the start of the day `days` days later."""
         return _midnight(self._date(instant) + days * _ONE_DAY, self.zone)
 
     def next_month(self, instant: Instant) -> Instant:
@@ -107,7 +107,7 @@ class Calendar:
         return plain if month.is_of_utc else month
 
     def month_at(self, instant: Instant) -> Month:
-        """Return the open month of an instant. Raise ValueError if the month is closed."""
+        """Return an instant's open month. Raise ValueError if closed."""
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])
         if closed is None:

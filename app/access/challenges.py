@@ -1,4 +1,4 @@
-"""Short-lived challenges for sign-ins. Each challenge belongs to one browser and works once."""
+"""Short-lived challenges for sign-ins, each bound to one browser."""
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -14,13 +14,13 @@ _SALT: Final = slice(8, 24)
 
 
 def new_challenge(key: str, *, to: str, now: Instant) -> str:
-    """Return a new challenge for `to`: the browser's secret and the purpose."""
+    """Return a new challenge for a browser and purpose."""
     begun = now.to_bytes(8, "big", signed=True) + new_salts(1)[0]
     return _text(begun + _mac(key, begun + to.encode()))
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return a challenge's creation time, or None if the challenge is invalid or too old."""
+    """Return a valid challenge's creation time."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII
@@ -33,7 +33,7 @@ def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | No
 
 
 def derived(key: str, challenge: str, purpose: str) -> str:
-    """Derive a 256-bit secret from a key, a challenge and a purpose."""
+    """Derive a 256-bit secret from a key and challenge."""
     return _text(_mac(key, f"{purpose} {challenge}".encode()))
 
 

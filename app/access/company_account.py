@@ -34,7 +34,7 @@ from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
 BACK: Final = "/sign-in/company/back"
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Accepted signature algorithms of ID tokens. Algorithms with a shared secret are insecure here."""
+"""Accepted signature algorithms of ID tokens. Shared-secret algorithms are insecure here."""
 
 LIMIT_S: Final = 10.0
 """Maximum duration of one request to the provider, in seconds."""
@@ -43,7 +43,7 @@ KEPT_FOR: Final[Duration] = HOUR
 """Time for which the provider's configuration and keys stay in the cache."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Minimum time between fetches of the provider's keys for unknown keys."""
+"""Minimum pause between fetches of the provider's keys."""
 
 LEEWAY: Final[Duration] = MINUTE
 """Tolerated difference between the provider's clock and this machine's clock."""
@@ -58,7 +58,7 @@ MAX_KEYS: Final = 100
 """Maximum number of keys that a provider can publish."""
 
 MAX_ID: Final = 255
-"""Maximum length of a person's identifier (OpenID Connect Core, section 2)."""
+"""Maximum length of a person's id (OpenID Connect Core 2)."""
 
 
 class CompanyRefused(TallyhookError):
@@ -81,11 +81,7 @@ class CompanyAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """Addresses and abilities from the provider's configuration.
-
-    states_issuer  whether redirects name the provider (RFC 9207)
-    posts_secret   whether the request's body contains the client's secret
-    """
+    """Addresses and abilities from the provider's configuration."""
 
     authorization: str
     token: str
@@ -136,7 +132,7 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return the reason why company sign-ins fail now, or None if sign-ins work."""
+        """Return the reason why company sign-ins fail now."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:
@@ -250,7 +246,6 @@ class CompanyProvider:
     async def _verified(
         self, token: str, *, nonce: str, begun: Instant, again: bool
     ) -> Mapping[str, Any]:
-        """Return an ID token's claims after the checks of OpenID Connect Core 3.1.3.7."""
         claims = await self._signed(token)
         now, client_id = self._clock.now(), self._settings.client_id
         if claims.get("iss") != self.issuer:

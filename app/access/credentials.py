@@ -23,7 +23,7 @@ PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""Cost of a password's hash. The source is OWASP's minimum for one thread."""
+"""OWASP's minimum cost of a password's hash."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 """Limit on concurrent hashes. Each hash needs 19 MiB and a processor core."""
@@ -39,10 +39,7 @@ PRODUCT: Final = ("Tallyhook", "password")
 
 
 def check_password(password: str, *, names: Iterable[str]) -> None:
-    """Raise UsageError for a password of unsuitable length or an easily guessed password.
-
-    A password that consists of `names` is refused (ASVS 5, 6.2.11).
-    """
+    """Raise UsageError for an unsuitable password (ASVS 5, 6.2.11)."""
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise UsageError(f"a password must have {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     if len(set(password)) < 5:
@@ -118,10 +115,7 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return a one-time code's time step, or None for a refused code.
-
-    Codes up to the step `after` are refused as used.
-    """
+    """Return a one-time code's time step. Codes up to `after` are refused."""
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
     for step in range(step_of(now) - _EARLIER, step_of(now) + 1):

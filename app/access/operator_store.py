@@ -1,5 +1,4 @@
-"""Database rows of operators, API tokens, the audit trail and bookmarks. Audit entries never
-change."""
+"""Database rows of operators, tokens, bookmarks and the audit trail."""
 
 import hashlib
 import json
@@ -96,7 +95,7 @@ class AuditEntryDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Entry of the audit trail: one act of a person. The entry holds no personal data."""
+    """One person's act in the audit trail, without personal data."""
 
     at: Instant
     who: str
@@ -117,7 +116,7 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an entry to the audit trail and return the entry's number."""
+    """Append an audit entry and return its number."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -133,7 +132,7 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends. Take this lock first."""
+    """Lock the audit trail for the transaction. Take this lock first."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -158,7 +157,7 @@ async def audit_entries(
     action: str | None = None,
     before: int | None = None,
 ) -> list[AuditEntry]:
-    """Return the matching audit entries by number. With `before`, the newest come first."""
+    """Return the matching audit entries; with `before`, newest first."""
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
     for name, value in (("subject", subject), ("who", who), ("action", action)):
@@ -191,7 +190,7 @@ async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) ->
 async def acts_since(
     connection: AsyncConnection, since: Instant, *, who: str, actions: Sequence[str]
 ) -> list[AuditEntry]:
-    """Return a person's audit entries with these actions since an instant."""
+    """Return a person's audit entries with these actions."""
     column = _AUDIT.c
     listing = select(_AUDIT).where(column.who == who, column.at >= since)
     listing = listing.where(column.action.in_(actions)).order_by(column.number)
@@ -200,7 +199,7 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return pairs of operators: the first gave the second access since an instant."""
+    """Return pairs of operators: the first gave the second access."""
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "
@@ -286,7 +285,7 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke a token and return its data. Return None without an active token."""
+    """Revoke an active token and return its data, if any."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -316,7 +315,7 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return a token's stored data, even for a revoked or expired token."""
+    """Return a token's stored data, even if expired or revoked."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -332,7 +331,7 @@ def _entry(row: Sequence[Any]) -> TokenEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bookmark:
-    """Bookmark of an operator: a pinned order or a filtered list."""
+    """Operator's bookmark: a pinned order or a filtered list."""
 
     kind: str
     label: str
@@ -341,7 +340,7 @@ class Bookmark:
 
 
 async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark]:
-    """Return an operator's bookmarks. Orders with restricted personal data are left out."""
+    """Return an operator's bookmarks, without restricted orders."""
     rows = await connection.execute(
         text(
             "SELECT kind, label, query, at FROM bookmarks WHERE operator = :operator "

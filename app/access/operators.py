@@ -1,5 +1,5 @@
-"""Operators, the permissions of their roles, and the audit trail. Without operators, everybody has
-all permissions."""
+"""Operators, their permissions and the audit trail. Without operators, everybody has all
+permissions."""
 
 import os
 import pwd
@@ -18,7 +18,7 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records when the machine's owner acts without an operator."""
+"""Author of records by the machine's owner without an operator."""
 
 SERVICE_AUTHOR: Final = "service"
 
@@ -290,7 +290,7 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author of a command's facts. Raise UsageError for an inactive operator."""
+    """Return a command's author. Raise UsageError for an inactive operator."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -304,9 +304,9 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 async def vouch_for_founders(
     connection: Connection, founders: tuple[str, str], *, reason: str, at: Instant
 ) -> None:
-    """Record that two operators are different persons. Only the machine's owner has this right.
+    """Record that two operators are different persons.
 
-    Raise UsageError for a refused request, and NotFoundError for an unknown name.
+    Raise UsageError except for the machine's owner, and NotFoundError for an unknown name.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -344,10 +344,7 @@ def owner() -> operator_store.Operator:
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the acting person, or raise UsageError without permission.
-
-    If `by` is None, the token or the environment names the person.
-    """
+    """Return the acting person. Raise UsageError without permission."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
     if not known:
@@ -392,9 +389,9 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the act's transaction. Return the entry's number.
+    """Append an audit entry in the act's transaction.
 
-    Read `at` inside the transaction, so that `at` lies in no closed month.
+    Read `at` inside the transaction, so that no closed month contains `at`.
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -483,7 +480,7 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return the matching audit entries. With `before`, the newest come first."""
+    """Return the matching audit entries; with `before`, newest first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,

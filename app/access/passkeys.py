@@ -1,4 +1,4 @@
-"""Passkeys as a second factor after the password (Web Authentication Level 3)."""
+"""Passkeys as a second factor (Web Authentication Level 3)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -30,12 +30,12 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name, because passkeys need a domain."""
+    """Return the console's address with a host name for passkeys."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return the browser's JSON options for a signature with any passkey."""
+    """Return the browser's JSON options to sign with a passkey."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(
@@ -44,7 +44,7 @@ def request_options(origin: str, challenge: str) -> str:
 
 
 def creation_options(origin: str, challenge: str, *, name: str, known: Collection[Passkey]) -> str:
-    """Return the browser's JSON options for a new passkey. The passkeys in `known` are excluded."""
+    """Return the browser's JSON options to create a passkey."""
     import webauthn
     from webauthn.helpers import structs
 
@@ -71,7 +71,7 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the browser's new passkey, or None for an invalid answer."""
+    """Return the browser's new passkey, if the answer is valid."""
     import webauthn
 
     made = _verified(
@@ -98,9 +98,9 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return the passkey that signed the answer, with its new signature count.
+    """Return the signing passkey and its new signature count.
 
-    Return None for an invalid answer, or a passkey that may be a copy.
+    Return None for an invalid answer or a possible copy.
     """
     import webauthn
 

@@ -24,8 +24,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Act that one operator requests and another operator must approve. The proposal holds no
-    personal data."""
+    """Act that one operator requests and another must approve."""
 
     id: str
     kind: str

@@ -62,7 +62,7 @@ class ProposalPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """Agreement of two permitted persons on an act. The field `second` names the approver."""
+    """Agreement of two permitted persons on an act."""
 
     who: operator_store.Operator
     second: str
@@ -130,7 +130,7 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return the instant until which the proposer can do the act."""
+        """Return the end of the proposer's time for the act."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -140,7 +140,7 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError unless this person can see the approved proposal's result."""
+    """Raise UsageError unless this person can see the result."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is not a proposal of the kind {kind.title!r}")
     if not proved(who) or who.name != proposal.who:
@@ -206,7 +206,7 @@ async def propose(
     given: Mapping[str, str] | None = None,
     reason: str,
 ) -> Proposal:
-    """Insert a proposal and its audit entry in the caller's transaction.
+    """Insert a proposal and its audit entry.
 
     Raise UsageError for an unproved identity or an equal waiting proposal.
     """
@@ -297,20 +297,19 @@ class Proposals:
         *,
         countries: Collection[str] = (),
     ) -> None:
-        """Prepare access to the proposals. The calling codes in `countries` help find phone
-        numbers."""
+        """Prepare access to the proposals. `countries` has calling codes."""
         self._context = context
         self._countries = countries
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """Return the kinds of proposals that a role can see; None for all kinds."""
+        """Return the proposal kinds for a role; None for all."""
         if role in operators.MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
     async def waiting(self, *, kinds: frozenset[str] | None = None) -> list[Proposal]:
-        """Return the waiting proposals of these kinds by time of expiry."""
+        """Return the waiting proposals of these kinds."""
         async with self._context.database.reading() as connection:
             found = await proposal_store.waiting_proposals(
                 connection, now=self._context.clock.now()
@@ -336,7 +335,7 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return the reason why this person cannot approve now, or None."""
+        """Return the reason why this person cannot approve now."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -542,7 +541,6 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError if the proposer and the approver can be one person."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

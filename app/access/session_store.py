@@ -30,7 +30,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passkey:
-    """Passkey of an operator. The signature count stays 0 if the authenticator does not count."""
+    """Passkey of an operator."""
 
     id: str
     name: str
@@ -66,7 +66,7 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """Session on an operator's account page. The id is the start of the cookie's hash."""
+    """Session on an operator's account page."""
 
     id: str
     created_at: Instant
@@ -144,7 +144,7 @@ async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
 async def note_signature(
     connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
 ) -> bool:
-    """Store a passkey's signature count. Return False after another use or deletion."""
+    """Store a passkey's signature count. Return False after another use."""
     rows = await connection.execute(
         text(
             "UPDATE passkeys SET sign_count=:count, used_at=:now "
@@ -158,7 +158,7 @@ async def note_signature(
 async def delete_passkeys(
     connection: AsyncConnection, name: str, identity: str | None = None
 ) -> int:
-    """Delete a person's passkey, or all without an id. Return the number of deleted passkeys."""
+    """Delete one passkey, or all without an id. Return the number."""
     rows = await connection.execute(
         text(
             "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
@@ -169,7 +169,7 @@ async def delete_passkeys(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Mark a code's time step as used. Return False for a used step."""
+    """Use a code's time step. Return False if used before."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -221,7 +221,7 @@ async def delete_invitations(connection: AsyncConnection, name: str) -> None:
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
-    """Mark a sign-in link as used. Return False for a used or expired link."""
+    """Use a sign-in link. Return False if used or expired."""
     rows = await connection.execute(
         text(
             "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
@@ -259,7 +259,7 @@ def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the active session of a cookie, with the operator's present role."""
+    """Return a cookie's active session with the operator's present role."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -275,7 +275,7 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the person of a cookie's session, even an expired session."""
+    """Return the person of a cookie's session, even if expired."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -299,7 +299,7 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Give a session a new cookie. Return False if the session has ended."""
+    """Give a session a new cookie. Return False if ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -330,7 +330,7 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Return each person's number of active sessions and time of latest use."""
+    """Return each person's session count and latest use."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -374,7 +374,7 @@ async def sessions_of(
 async def revoke_own_sessions(
     connection: AsyncConnection, name: str, ids: Collection[str], *, now: Instant
 ) -> int:
-    """End a person's sessions with the given ids. Return the number of ended sessions."""
+    """End a person's sessions with these ids. Return their number."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -402,10 +402,7 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used. Return False for a used id.
-
-    Used ids from before `kept_since` are deleted.
-    """
+    """Use a form's id. Return False if used before."""
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

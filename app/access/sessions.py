@@ -124,7 +124,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the usable link of a secret token, or raise LinkRefused."""
+    """Return a token's usable link, or raise LinkRefused."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -423,11 +423,11 @@ async def _begin(
 CONSOLE: Final = "the console"
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Operator in a failed sign-in's audit entry. The typed name may be a password."""
+"""Operator named in a failed sign-in's audit entry."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Record a wrong password in the audit trail. `name` is None for a failed sign-in."""
+    """Record a wrong password in the audit trail."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -448,10 +448,7 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the cookie's active session, and record its use.
-
-    `used` is False if the page sent the request by itself.
-    """
+    """Return the cookie's active session, and record its use."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         found = await session_store.session_in_force(
@@ -464,14 +461,13 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return the person of a cookie's session, even an expired session. Never grant access by this
-    name."""
+    """Return the person of a cookie's session, even if expired. Never grant access by this name."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
 
 async def renew_session(context: DatabaseContext, token: str) -> str | None:
-    """Give a session a new cookie and return the cookie. Return None if the session has ended."""
+    """Give a session a new cookie. Return None if ended."""
     new = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -523,7 +519,7 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's stored password and one-time secret, or None without a password."""
+    """Return a person's stored password and one-time secret."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 

@@ -22,7 +22,7 @@ TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Scopes of a new token if the caller names no scopes."""
+"""Default scopes of a new token."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
 """Time before a token's expiry at which warnings about the expiry begin."""
@@ -78,7 +78,7 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of a personal token. The owner must have the named reading permission."""
+"""Reading permission that each further personal scope needs."""
 
 
 async def issue_own_token(
@@ -188,7 +188,7 @@ async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEnt
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return a token's stored data, even for a revoked or expired token."""
+    """Return a token's stored data, even if expired or revoked."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 

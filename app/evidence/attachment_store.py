@@ -115,8 +115,7 @@ AT_ONCE: Final = 200
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Return the next batch of attachments after the id `after`. Deleted attachments are left
-    out."""
+    """Return the next batch of undeleted attachments after an id."""
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
@@ -143,7 +142,7 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Delete the named attachments' personal data, and each file without another attachment."""
+    """Delete these attachments' personal data and unshared files."""
     await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
         await connection.execute(
@@ -175,7 +174,7 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return the audit entries about an order's files, up to an instant."""
+    """Return the audit entries about an order's files."""
     rows = await connection.execute(
         text(
             statement(

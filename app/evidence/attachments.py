@@ -71,7 +71,7 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 
 MAX_PIXELS: Final = 50_000_000
-"""Maximum pixels of a picture. A few kilobytes can contain billions."""
+"""Maximum pixels of a picture."""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
@@ -79,7 +79,7 @@ _JPEG_SIZE: Final = re.compile(
 """Pattern of a JPEG frame header (ITU-T T.81, B.2.2): precision, lines, columns."""
 
 PDF_END_BYTES: Final = 4096
-"""Number of bytes at the end of a PDF that can contain the end mark."""
+"""Size of a PDF's searched end, in bytes."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
@@ -94,7 +94,7 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """Request to attach a file to an order or a break."""
+    """Request to attach a file to an order or break."""
 
     about: attachment_store.About
     subject: str
@@ -151,7 +151,7 @@ class Attachment:
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return the attachment as a JSON document with masked phone numbers."""
+        """Return the attachment as JSON with masked phone numbers."""
         return document_of(
             AttachmentDocument,
             self.record,
@@ -173,7 +173,7 @@ def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type that a file's bytes show, or None for an unaccepted type."""
+    """Return a file's accepted media type, found from its bytes."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -188,7 +188,7 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return the reason why a file does not fit its name or media type, or None."""
+    """Return the fault in a file's content or type."""
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
         return (

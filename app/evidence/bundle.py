@@ -52,8 +52,7 @@ class Files:
 
 
 def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
-    """Return a bundle's files except key, manifest and signature. `key` is the signing key's
-    name."""
+    """Return a bundle's files except key, manifest and signature."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     files = Files()
     for delivery in dossier.deliveries:
@@ -289,13 +288,13 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 KEY: Final = "evidence-key.pub"
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
-"""First line of the signature file. The signature does not cover this line."""
+"""First, unsigned line of the signature file."""
 
 KEY_PEM: Final = "evidence-key.pem"
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bytes of the evidence bundle. Raise UsageError for a too large bundle."""
+    """Return the bundle's bytes. Raise UsageError for a too large bundle."""
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
     files.shown[KEY_PEM] = key.public.pem().encode()
@@ -313,7 +312,7 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the manifest to sign, with the digest of every file."""
+    """Return the manifest with the digest of every file."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -338,7 +337,7 @@ SEAL_PAUSE_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """Request for an evidence bundle. The reason is None for a bundle without personal data."""
+    """Request for an evidence bundle."""
 
     order: str
     as_of: instants.Instant | None = None
@@ -351,11 +350,9 @@ class BundleRequest:
 class Built:
     """Finished evidence bundle.
 
-    unsealed             number of parts of the evidence that are not sealed yet
-    full                 whether the bundle has personal data
-    due                  whether a newer revision can be missing
-    cosigned_by_too_few  whether too few witnesses have cosigned the checkpoint
-    attachments          number of attached files; None if not requested
+    unsealed  number of parts that are not sealed yet
+    full      whether the bundle has personal data
+    due       whether a newer revision can be missing
     """
 
     archive: bytes

@@ -22,11 +22,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterArrival:
-    """First delivery of an event, with its verified signature.
-
-    key     fingerprint of the verifying key, if one verifies
-    public  whether the key is a public key
-    """
+    """First delivery of an event, with the verifying key's fingerprint."""
 
     source: str
     received_at: Instant
@@ -49,13 +45,10 @@ class PublishedOutcome:
 class LetterFacts:
     """Facts for the letter that are not in the ledger.
 
-    history     the order's history in the bundle
     revisions   revisions that the shop's systems received
-    arrivals    first deliveries of the events
     checkpoint  signed head of the log; empty if nothing is sealed yet
     sealed      number of sealed log entries about the order
-    unsealed    number of parts of the evidence that are not sealed yet
-    key         name of the key that signs the bundle
+    unsealed    number of parts that are not sealed yet
     unheard     messages outside the history that can be about the order
     """
 
@@ -351,7 +344,7 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return sentences on missing messages and on each source's last delivery."""
+    """Return sentences on missing messages and last deliveries."""
     said = []
     for each in unheard.messages:
         about = "it names this order or its payment"
@@ -393,7 +386,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return table rows for the order's price and the parts paid in another way."""
+    """Return table rows for the order's price and its parts."""
     placed, expected = ledger.case.filed.placed, ledger.expected
     tenders = () if placed is None else placed.tenders
     less = [(f"Paid by {each.kind.replace('_', ' ')}", str(each.money)) for each in tenders]

@@ -1,4 +1,4 @@
-"""Facts about an order's dispute, and the evidence that a bank asks for."""
+"""Facts about a dispute, and the evidence for an answer."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """Return the family of a dispute reason or card network's code, if known."""
+    """Return the family of a dispute reason or network code."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
@@ -129,7 +129,6 @@ class ReportedDispute:
 
     reason      the provider's word or the card network's code
     still_lost  amount that stays lost after a partial decision
-    respond_by  deadline for the shop's answer
     """
 
     reference: str | None
@@ -170,7 +169,7 @@ def is_overdue(
 def deadline_words(
     dispute: ReportedDispute | None, respond_by: str | None, *, overdue: bool
 ) -> str:
-    """Return a sentence on the bank's deadline. `respond_by` is the formatted deadline."""
+    """Return a sentence on the bank's deadline."""
     if dispute is not None and dispute.state != "open":
         return f"The dispute is {dispute.words}. No answer is due."
     if respond_by is None:
@@ -192,7 +191,7 @@ def messages_of_disputes(ledger: Ledger) -> list[Heard]:
 
 
 def dispute_of(ledger: Ledger, *, respond_by: Mapping[EventKey, Instant]) -> ReportedDispute | None:
-    """Return the order's newest open dispute, or else the newest dispute."""
+    """Return the order's newest open dispute, or the newest one."""
     groups: dict[tuple[str, str | None, str | None], list[Heard]] = {}
     for each in messages_of_disputes(ledger):
         key = (each.event.source, each.event.payment, each.event.movement)
@@ -257,11 +256,8 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 class CaseFacts:
     """Facts for the checklist of an answer to a dispute.
 
-    respond_by        the bank's deadline, if known
     missing_merchant  empty settings about the merchant
-    fulfilled         whether the shop's records say that the order was fulfilled
     refunded          whether money was returned
-    payments          number of successful payments of the order
     earlier           number of the customer's earlier undisputed orders
     decided           whether the dispute has an outcome
     """
@@ -286,7 +282,7 @@ class CaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One kind of evidence for the answer to a dispute. `do` says how to get the evidence."""
+    """One kind of evidence for the answer to a dispute."""
 
     name: str
     sentence: str

@@ -45,7 +45,7 @@ LOOKED_AT: Final = 50
 """Maximum number of the customer's other orders that are examined."""
 
 MOST_OF_EARLIER: Final = 8
-"""Maximum number of messages that are read about an earlier order."""
+"""Maximum number of messages read about an earlier order."""
 
 MOST_EARLIER: Final = 5
 """Maximum number of earlier orders in a letter, the newest first."""
@@ -71,7 +71,7 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Request for an order's dispute case. Family and deadline apply if no message states them."""
+    """Request for an order's dispute case, with fallback family and deadline."""
 
     order: str
     as_of: Instant | None = None
@@ -268,7 +268,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return each order's deadline for an answer to its dispute, if known."""
+    """Return each order's deadline for a dispute answer, if known."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -406,6 +406,6 @@ def _paid(
 
 
 def local_words(instant: Instant, zone: tzinfo) -> str:
-    """Format an instant for people, to the second: `20 Nov 2026, 13:00:05`."""
+    """Format an instant as local time: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
     return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

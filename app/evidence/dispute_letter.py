@@ -68,11 +68,7 @@ _CLAIMS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """File that is appended to the letter.
-
-    text     text of a text file or a mail
-    smaller  whether `content` is a picture at a lower resolution
-    """
+    """File appended to the letter. `smaller` marks a reduced picture."""
 
     number: int
     media: str

@@ -1,5 +1,4 @@
-"""Rules by which card networks accept earlier purchases as evidence. The stricter of two rules
-applies."""
+"""Rules by which card networks accept earlier purchases as evidence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,8 @@ from reconcile.instants import DAY, Instant
 class Purchase:
     """Payment by a customer, as card networks' rules compare payments.
 
-    processed_at  time of the capture, or None
-    settled       whether the payment was captured and nothing was returned
-    disputed      whether the payment is known to be disputed
-    stated        values of messages, by member of the profile's section [transaction], or `email`
+    settled  whether the payment was captured and nothing was returned
+    stated   values of messages, by member of the profile's section [transaction], or `email`
     """
 
     order: str
@@ -27,7 +24,7 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Check whether two purchases have an equal `member`, in upper or lower case."""
+        """Check whether two purchases have an equal `member`, ignoring case."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -40,12 +37,9 @@ class NetworkRule:
 
     A field agrees if all three purchases have an equal value.
 
-    code      the reason code of the rule
     groups    groups of fields; one field of each group must agree
     at_least  minimum number of fields that must agree
     one_of    fields of which at least one must agree
-    source    page that states the rule
-    read      day on which a person read the page
     """
 
     name: str
@@ -98,7 +92,7 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
 
 
 def network_of(words: Sequence[str]) -> str | None:
-    """Return the card network that a payment's messages name. Return None for several networks."""
+    """Return the one card network that a payment's messages name."""
     found = {NETWORK_NAMES.get(each.casefold(), each.casefold()) for each in words}
     return found.pop() if len(found) == 1 else None
 
@@ -117,7 +111,7 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Verdict on a dispute under a network's rule, with the earlier orders that count."""
+    """Verdict on a dispute under a card network's rule."""
 
     rule: NetworkRule
     because: str

@@ -1,4 +1,4 @@
-"""Gather everything known about one order into a dossier. Equal dossiers give equal bundles."""
+"""Gather everything known about one order into a dossier."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,14 +47,10 @@ from reconcile.transparency.evidence import by_event
 class ProvenSignature:
     """Facts about a delivery's signature that can be verified again.
 
-    scheme     the profile's word for the scheme, such as `hmac-sha256`
-    signed     the profile's template of the signed content; None if code builds the content
-    where      place of the signature in the request
-    key        fingerprint of the verifying key; None if no current key fits
-    public     the public key in PEM, or None
-    content    the signed bytes; None if the bytes contain a secret
-    signed_at  time of signing that the request states
-    sentence   a summary for people
+    scheme   the profile's word for the scheme, such as `hmac-sha256`
+    signed   the profile's template of the signed content; None if code builds the content
+    key      fingerprint of the verifying key; None if no current key fits
+    content  the signed bytes; None if the bytes contain a secret
     """
 
     sentence: str
@@ -69,7 +65,7 @@ class ProvenSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEvidence:
-    """Stored delivery, and the facts that it proves. The body is None after deletion."""
+    """Stored delivery, and the facts that it proves."""
 
     arrived: store.StoredDelivery
     body: bytes | None = field(repr=False)
@@ -84,10 +80,8 @@ class Profiled:
     """Source of deliveries, with its present profile.
 
     orders    `shared` if other sources have equal order references, otherwise `own`
-    link_by   value that links a payment to an order
     captures  payment methods with automatic capture
     vouchers  redacted authorization headers that only the provider sends
-    text      the profile's file, without secrets
     """
 
     source: str
@@ -103,10 +97,8 @@ class Profiled:
 class AttachedFile:
     """Attachment of an order, with its leaves in the sealed log.
 
-    attached  leaf of the audit entry about the attachment
-    removed   leaf of the audit entry about the removal, or None
-    details   None if deleted or not requested
-    content   None if deleted or not requested
+    removed           leaf of the audit entry about the removal, or None
+    details, content  None if deleted or not requested
     """
 
     attachment_id: str
@@ -121,14 +113,11 @@ class AttachedFile:
 class Dossier:
     """Everything known about one order at an instant.
 
-    deliveries  the first delivery of each event
-    history     facts known at the instant; masked in a redacted bundle
-    details     texts stored for records, by record id
-    lines       lines of order books and statements about this order, as JSON values
-    phones      the customers' phone numbers in stored bodies
-    full        whether bodies and headers are included unredacted
-    attached    files that were attached before the instant
-    unheard     messages outside the history that can be about the order
+    history  facts known at the instant; masked in a redacted bundle
+    details  texts stored for records, by record id
+    lines    lines of order books and statements about this order, as JSON values
+    full     whether bodies and headers are included unredacted
+    unheard  messages outside the history that can be about the order
     """
 
     history: History
@@ -190,7 +179,7 @@ Text = TypeVar("Text", Event, Record)
 
 
 def masked_history(history: History, masking: Masking) -> History:
-    """Return a copy of the history with the customers' phone numbers masked."""
+    """Return the history with the customers' phone numbers masked."""
     return History(
         order=masking.text(history.order),
         deliveries=frozenset(
@@ -220,8 +209,7 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries. Bodies in `others` replace missing bodies with an
-    equal digest."""
+    """Return the evidence of these deliveries."""
     brought, keys = [*rows, *others], {name: AccountKeys(each) for name, each in accounts.items()}
     bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}
     found = []

@@ -1,4 +1,4 @@
-"""The evidence key, an ed25519 key that signs checkpoints and bundles in minisign's format."""
+"""Evidence key, which signs checkpoints and bundles in minisign's format."""
 
 import base64
 import binascii
@@ -101,7 +101,7 @@ def load_key(path: Path) -> EvidenceKey | None:
 
 
 def own_key(settings: Settings) -> PublicKey | None:
-    """Return the public half of this machine's evidence key, if readable."""
+    """Return this machine's public evidence key, if readable."""
     try:
         key = load_key(settings.evidence_key_path)
     except ConfigurationError:
@@ -123,7 +123,7 @@ class NotSigned(Exception):
 
 
 def minisign_id(public: PublicKey) -> bytes:
-    """Return a key's 8-byte id: the start of the key's SHA-256."""
+    """Return a key's 8-byte id, taken from its SHA-256."""
     return hashlib.sha256(public.raw).digest()[:8]
 
 
@@ -143,8 +143,7 @@ def public_key_text(public: PublicKey) -> str:
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse a minisign public key, with or without the comment line. Raise NotSigned for an invalid
-    key."""
+    """Parse a minisign public key. Raise NotSigned if invalid."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -175,8 +174,7 @@ def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: st
 
 
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
-    """Verify a signature file and return its trusted comment. Raise NotSigned if anything is
-    wrong."""
+    """Verify a signature file and return its comment. Raise NotSigned if wrong."""
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1
         raise NotSigned("this is not a minisign signature: it does not have four lines")

@@ -1,4 +1,4 @@
-"""Make the letter that answers a dispute as HTML or PDF. Text cannot become markup."""
+"""Make the letter that answers a dispute as HTML or PDF."""
 
 import asyncio
 import hashlib
@@ -41,7 +41,7 @@ OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=
 
 
 def letter_form(path: Path) -> LetterForm:
-    """Return the letter's format by the file name's ending. Raise UsageError for other endings."""
+    """Return a letter's format by file name. Raise UsageError if unknown."""
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -59,8 +59,8 @@ async def take_letter(
 ) -> tuple[Letter, bytes]:
     """Make the letter and its bytes, with an audit entry.
 
-    Without `form`, no bytes and no audit entry are made. Raise UsageError without permission or
-    Typst, or for a PDF above the limits, and NotFoundError for an unknown order.
+    Without `form`, only the letter is made. Raise UsageError if refused, and NotFoundError for an
+    unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)
@@ -118,7 +118,7 @@ def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) 
 _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
 
 PICTURE_PPI: Final = 150
-"""Resolution to which a picture is reduced, in dots per inch."""
+"""Resolution of a reduced picture, in dots per inch."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
@@ -168,7 +168,7 @@ async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
 
 
 def unshown(letter: Letter) -> str:
-    """Return a sentence on characters that the letter's PDF cannot show, or ""."""
+    """Return a sentence on characters that the PDF cannot show."""
     return paper.unshown_in(letters.pdf_values(blocks_of(letter, {})))
 
 
@@ -180,7 +180,7 @@ def _unbroken(sentence: str) -> str:
 
 
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
-    """Return the letter as blocks. `pages` gives each exhibit's number of pages."""
+    """Return the letter as blocks."""
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]
     parts = {part: words or f"[merchant's {part} is not set]" for part, words in merchant.items()}

@@ -1,4 +1,4 @@
-"""Limits of providers and card networks on a letter that answers a dispute."""
+"""Limits on a dispute letter, by provider and card network."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,16 +26,12 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits on an answer to a dispute; None for a limit that no page states.
+    """Limits on an answer to a dispute; None for an unknown limit.
 
-    files       maximum number of files
-    pages       maximum number of pages
     size        maximum total bytes of all files
     each        maximum bytes of one file
     formats     accepted file endings; () if not stated
     name_chars  maximum characters of a file's name, which must be letters and digits
-    who         name of the channel and card network
-    sources     pages that state the limits, each with a date
     """
 
     files: int | None = None
@@ -132,11 +128,11 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
                  "read 2026-11-29",),
     ),
 }  # fmt: skip
-"""Limits of each channel, by profile of the source that reports disputes."""
+"""Limits of each channel, by the profile of its source."""
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the smaller of a channel's and a card network's limits."""
+    """Return the smaller of a channel's and a network's limits."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -178,7 +174,7 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return a sentence on the limit that a letter exceeds, or None."""
+    """Return a sentence on the limit that a letter exceeds."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

@@ -1,4 +1,4 @@
-"""Prove to outsiders that something was sealed, and that the log only grew (RFC 9162, 2.1.3.2)."""
+"""Prove that something was sealed and that the log only grew (RFC 9162)."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -40,12 +40,7 @@ PATHS_AT_ONCE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
-    """Proof that one leaf is in the sealed log.
-
-    subject  subject of the leaf, such as the id of a delivery
-    text     document whose hash the leaf has
-    path     sibling hashes on the way from the leaf to the root
-    """
+    """Proof that one leaf is in the sealed log."""
 
     subject: str
     kind: str
@@ -250,8 +245,7 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """Pseudonym of an order in log leaves, in hex. The key opens the commitment; a masked reference
-    has none."""
+    """Pseudonym of an order in log leaves, in hex."""
 
     commitment: str
     key: str | None
@@ -259,7 +253,7 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """Commitment to a part of a leaf, and the salt that opens the commitment."""
+    """Commitment to a part of a leaf, with its salt."""
 
     hash: str
     salt: str | None
@@ -269,9 +263,7 @@ class SealedPart:
 class InTree:
     """Place of an order in a tree of all orders.
 
-    leaf    name of the leaf that seals the tree's root
     leaves  number of the order's leaves at the tree's creation
-    last    number of the newest of these leaves
     path    each sibling's hash, with the number of bits shared with the order
     """
 
@@ -286,15 +278,11 @@ class SealedParts:
     """Entries of the sealed log for the content of a bundle.
 
     checkpoint    signed head of the log; empty if nothing is sealed yet
-    leaves        proofs of the leaves
     unsealed      ids of rows without a leaf under that head
     origins       the log's origins with their numbers of leaves; empty for one origin
-    keys          every public key of the log in hex, newest last
     endorsements  each key's endorsement by the previous key in hex, or None
-    order         pseudonym by which leaves name the order, if known
     parts         commitments and salts of the sealed parts, by leaf name
     said          values of the parts of records, revisions and audit entries, by leaf name
-    tree          place of the order in a tree of all orders, if there is one
     """
 
     checkpoint: str = ""
@@ -312,10 +300,7 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask phone numbers in sealed parts, and operators' names and reasons in a redacted bundle.
-
-    A masked part keeps its commitment but loses its salt.
-    """
+    """Mask personal data in the sealed parts of a bundle."""
     said = {
         name: {
             part: _masked(value, masking)
@@ -380,10 +365,7 @@ async def sealed_parts(
     as_of: Instant,
     witnesses: Witnesses | None,
 ) -> SealedParts:
-    """Return the log entries for a history's deliveries and records, and for other subjects.
-
-    All proofs use the first checkpoint that covers the order, preferably a cosigned one.
-    """
+    """Return the log entries for a history and other subjects."""
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}
     refuse_more(len(subjects), AT_ONCE, "deliveries, records and revisions")

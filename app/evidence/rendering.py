@@ -1,4 +1,4 @@
-"""Render a bundle's files that repeat its data files in words."""
+"""Render a bundle's files that repeat other files in words."""
 
 import hashlib
 import re

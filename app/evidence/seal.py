@@ -85,7 +85,7 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Check that this key signed the note, with only valid signatures."""
+    """Check that this key signed the note."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -121,12 +121,12 @@ AT_ONCE: Final = 4_096
 """Number of leaves in one transaction, which takes some twenty milliseconds."""
 
 PORTION: Final = 128
-"""Number of documents that are hashed before other tasks get a turn."""
+"""Number of documents hashed before other tasks get a turn."""
 
 REST_S: Final = 1.0
 
 GATHER_S: Final = 0.25
-"""Pause in seconds after a round that sealed all waiting rows."""
+"""Pause after a complete round of sealing, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class Sealer:
         return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
-        """Seal a batch of rows and return their number. Return 0 if another sealer was first."""
+        """Seal a batch of rows and return their number."""
         async with self._context.database.reading() as connection:
             limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
@@ -229,7 +229,7 @@ async def seal_all(
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Seal all rows and return their number. With `sweep`, unmarked rows are examined, too."""
+    """Seal all rows and return their number. `sweep` includes unmarked rows."""
     if sweep:
         async with context.database.writing() as connection:
             await log_queue_store.sweep_again(connection)
@@ -330,7 +330,7 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """Make an evidence key in a new file, or load another process's new key."""
+    """Make an evidence key, or load another process's new key."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -407,10 +407,7 @@ def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes
 def endorsed_chain(
     origin: str, keys: Sequence[PublicKey], endorsements: Sequence[str | None]
 ) -> list[PublicKey]:
-    """Return the longest chain of endorsed keys, oldest first.
-
-    `endorsements` has the previous key's signatures in hex for each key, or None.
-    """
+    """Return the longest chain of endorsed keys, oldest first."""
     chain = list(keys[-1:])
     for place in range(len(keys) - 1, 0, -1):
         endorsement = endorsements[place] if place < len(endorsements) else None
@@ -445,7 +442,7 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
 # --- once a day: the tree of all orders -----------------------------------------------------------
 
 REST_EVERY: Final = 256
-"""Number of entries that are hashed before other tasks get a turn."""
+"""Number of entries hashed before other tasks get a turn."""
 
 _PACKED: Final = struct.Struct(">32sqq")
 
@@ -467,7 +464,7 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree of all orders if due. Return whether a tree was made."""
+    """Make the day's tree if due. Return whether one was made."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -480,7 +477,7 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 
 
 async def seal_orders_for(context: AppContext, order: str) -> bool:
-    """Make today's tree if this order's bundle needs one. Return whether a tree was made."""
+    """Make today's tree if this order needs one. Return whether made."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         named = (await order_store.named_orders(connection, [order])).get(order)

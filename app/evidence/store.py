@@ -20,9 +20,8 @@ from reconcile.instants import Instant
 class StoredDelivery:
     """Delivery as stored.
 
-    body      the delivered bytes; None if deleted, or stored with an earlier delivery
-    envelope  digest of `whole`
-    whole     the whole body of a request with several events, or None
+    body   None if deleted, or stored with an earlier delivery
+    whole  the whole body of a request with several events, or None
     """
 
     delivery_id: str
@@ -127,7 +126,7 @@ async def node_count(connection: AsyncConnection) -> int:
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return up to `limit` ids of rows that are neither sealed nor waiting for a seal."""
+    """Return ids of rows that are neither sealed nor waiting."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:

@@ -1,4 +1,4 @@
-"""Export an order's evidence as a scenario without secrets, phone numbers or names."""
+"""Export an order's evidence as a scenario without personal data."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -39,11 +39,11 @@ from reconcile.transparency.evidence import by_event, history_document
 FORMAT: Final = "tallyhook scenario 1"
 
 Read = Callable[[bytes], Event]
-"""Function that reads the event from a body. An unreadable body raises Unreadable."""
+"""Function that reads the event from a body."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
-"""Piece of a body in a scenario: a text, or a date."""
+"""Piece of a scenario's body: a text or a date."""
 
 _SHORT: Final = 9
 """Minimum length of a number that may be a phone number or an account."""
@@ -122,7 +122,7 @@ def shown(path: Path) -> str:
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Check whether reading the document gives this event. The digests may differ."""
+    """Check whether reading the document gives this event."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -182,7 +182,7 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return the format of a date: `rfc3339`, or `s`, `ms` or `us` since 1970."""
+    """Return a date's format: `rfc3339`, `s`, `ms` or `us`."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:

@@ -213,10 +213,10 @@ ALWAYS = frozenset((
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
-"""Parts of a delivery in separate files. Each name is also the file's ending."""
+"""Parts of a delivery in separate files."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""SHA-256 of an empty body. A request with the event in the URL has no body."""
+"""SHA-256 of an empty body."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
@@ -319,10 +319,7 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """Return sentences on what the bundle does not prove.
-
-    `left` is the number of leaves in the newest published checkpoint that the verifier knows.
-    """
+    """Return sentences on facts that the bundle does not prove."""
     try:
         return [clean(sentence) for sentence in _unproven(bundle, left) if sentence]
     except (Wrong, *NOT_IN_FORM):
@@ -483,7 +480,7 @@ def _of(count: int, what: str, whole: int) -> str:
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Run the steps in order. `now` is the verifier's clock, in microseconds since 1970."""
+    """Run the steps in order. `now` is microseconds since 1970."""
     steps: list[VerifyStep] = []
     try:
         members = unpack(archive)

@@ -1,5 +1,4 @@
-"""First steps of `verify`: a bundle's ZIP and manifest. Use only Python 3.8 and its standard
-library."""
+"""First steps of `verify`: ZIP and manifest. Use only Python 3.8."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ MAX_BYTES = 256 * 1024 * 1024
 """Maximum size in bytes of a bundle, which is read into memory."""
 
 MAX_MEMBERS = 60_000
-"""Maximum number of files of a bundle. Plain ZIP allows 65,535."""
+"""Maximum number of files of a bundle."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
@@ -33,7 +32,7 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Maximum number of seconds by which a bundle's instant can exceed the verifier's clock."""
+"""Maximum seconds that a bundle's instant can lie ahead."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -67,7 +66,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` does not make."""
+    """Return a bundle's files. Raise Wrong unless `pack` makes the ZIP."""
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it has more than {MAX_BYTES} bytes, the maximum for a bundle")
     members: dict[str, bytes] = {}
@@ -119,7 +118,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Parse the JSON of a file in the bundle. Raise Wrong for a missing or malformed file."""
+        """Parse a file's JSON. Raise Wrong if missing or malformed."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -174,7 +173,7 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the corrected instants of deliveries and records, by name in the log."""
+    """Return the corrected instants of deliveries and records, by name."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

@@ -1,4 +1,4 @@
-"""Steps of `verify` that check the log's entries. Use only Python 3.8 and its standard library."""
+"""Steps of `verify` on the log's entries. Use only Python 3.8."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Maximum age in seconds at which evidence can still be unsealed."""
+"""Maximum age of unsealed evidence, in seconds."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
 
 
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """Compute a tree's root from a leaf's hash and inclusion proof (RFC 9162, 2.1.3.2)."""
+    """Compute a tree's root from an inclusion proof (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         raise Wrong("a proof names a leaf beyond the end of the log")
     place, last = index, size - 1
@@ -79,7 +79,7 @@ PARTS_OF = {
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that every leaf is in the log and agrees with the files (step 6)."""
+    """Check that the log contains every leaf (step 6)."""
     log, things = bundle.document("log.json"), bundle.once(_things)
     if not log["leaves"]:
         raise Wrong("log.json has no leaf: the log proves nothing in this bundle")
@@ -248,7 +248,7 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare each event in the history with the sealed event. Raise Wrong for a difference."""
+    """Compare each event with its sealed event. Raise Wrong for differences."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
     for name, (_, leaf) in bundle.once(_shown).items():
@@ -389,7 +389,7 @@ def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
 
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check that the bundle has all of the log's entries for the order (step 8)."""
+    """Check the order's log entries for completeness (step 8)."""
     found = bundle.once(order_chain)
     if not found.entries:
         return (

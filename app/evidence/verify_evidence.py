@@ -1,4 +1,4 @@
-"""Verify an evidence bundle from its file alone, including signatures and the ledger."""
+"""Verify an evidence bundle from its file alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that the bundle's bodies give the events in its history."""
+    """Check that the bodies give the events in the history."""
     profiles, count, left = _profiles(bundle), 0, 0
     if profiles is None:
         return None, _other_language(bundle)
@@ -217,7 +217,7 @@ class VerifiedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of verifying an evidence bundle. `not_proven` lists claims that rest on trust."""
+    """Result of verifying an evidence bundle."""
 
     order: str | None
     as_of: str | None
@@ -264,18 +264,14 @@ def trusted_key(given: str) -> PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """Published checkpoint that the verifier has kept.
-
-    note  text of the checkpoint
-    path  consistency proof with the bundle's checkpoint, if given
-    """
+    """Published checkpoint that the verifier has kept."""
 
     note: str
     path: tuple[bytes, ...] | None = None
 
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
-    """Read a kept checkpoint and its consistency proof. Raise UsageError for an unusable file."""
+    """Read a kept checkpoint and its proof. Raise UsageError if unusable."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -316,10 +312,7 @@ class TrustedWitnesses:
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the named witnesses, if any. Raise UsageError for an invalid key or quorum.
-
-    `quorum` is the number of required cosignatures; None for all.
-    """
+    """Return the named witnesses. Raise UsageError for an invalid key or quorum."""
     found = trusted_witnesses(given)
     if quorum is not None and quorum > len(found):
         raise UsageError("--quorum may be at most the number of witnesses that --witness names")
@@ -455,7 +448,7 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Return the files that this program renders from the bundle's other files.
+    """Render the bundle's files for people again.
 
     Raise Wrong or ValueError for a malformed bundle.
     """

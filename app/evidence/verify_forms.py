@@ -1,4 +1,4 @@
-"""Form of each document in a bundle. Use only Python 3.8 and its standard library."""
+"""Form of each document in a bundle. Use only Python 3.8."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DECIMALS = {
     )
     for code in codes.split()
 }
-"""Number of decimals of each currency that does not have two (ISO 4217, list one, 2026)."""
+"""Decimals of currencies that do not have two (ISO 4217)."""
 
 AMOUNT = re.compile(r"(?!-0(?:\.0+)?$)-?(?:0|[1-9]\d{0,18})(?:\.\d{2,4})?", re.ASCII)
 CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
@@ -229,7 +229,7 @@ DOCUMENTS = {
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on a value's first deviation from a form, or ""."""
+    """Return a sentence on the first deviation from a form."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -280,12 +280,12 @@ def canonical(value: Any) -> bytes:
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raise Wrong for another form or a non-canonical encoding."""
+    """Parse a JSON document. Raise Wrong for a wrong form."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Return a parsed JSON document. Raise Wrong for another form or a non-canonical encoding."""
+    """Return a parsed JSON document. Raise Wrong for a wrong form."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)

@@ -47,7 +47,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members of a leaf that are not values of the sealed row."""
+"""Members of a leaf that its row does not have."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
@@ -55,7 +55,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the present rows that these leaves seal, by subject. Deleted rows are left out."""
+    """Return the rows that these leaves seal, by subject."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -79,7 +79,7 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return the reason why a leaf does not match its row, or None."""
+    """Return the reason why a leaf contradicts its row."""
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
     sealed = None
@@ -136,7 +136,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield a sentence on each wrong hash, with the hash's first leaf."""
+        """Yield a sentence and first leaf for each wrong hash."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
                 first, end = place << level, (place + 1) << level
@@ -148,7 +148,7 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return the reason why a checkpoint of this size contradicts the tree, or None."""
+        """Return the reason why a checkpoint contradicts the tree."""
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
             stated = seal.read_checkpoint(head.note)
@@ -175,7 +175,7 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return the reason why a published checkpoint contradicts the tree, or None."""
+        """Return the reason why a published checkpoint contradicts the tree."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -193,7 +193,7 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return the reason why the kept checkpoint contradicts the tree, or None."""
+        """Return the reason why the kept checkpoint contradicts the tree."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
@@ -516,18 +516,14 @@ SURE: Final = frozenset(("record", "revision", "deed"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Present pseudonyms of some orders in log leaves.
-
-    erased  commitments of erased orders
-    secret  secret of the salts of parts
-    """
+    """Present pseudonyms of some orders in log leaves."""
 
     orders: Mapping[str, order_store.NamedOrder]
     erased: set[str]
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Check whether a leaf can belong to this order. `of` is the leaf's commitment."""
+        """Check whether a leaf can belong to this order."""
         if of is None or order is None:
             return of is order is None
         if of in self.erased:
@@ -556,7 +552,7 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """Return the pseudonyms of these rows' orders. `erased` has the erased orders' commitments."""
+    """Return the pseudonyms of these rows' orders."""
     return Names(
         orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
         erased=erased,
@@ -565,7 +561,7 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return the reason why a leaf's content differs from its row, or None."""
+    """Return the difference between a leaf's content and its row."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -587,7 +583,7 @@ class OrderCounts:
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return a sentence unless the leaf is the order's next one."""
+        """Count a leaf. Return a sentence if out of order."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -605,7 +601,7 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield a sentence for each tree of all orders that differs from the log."""
+        """Yield a sentence for each wrong tree of all orders."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
@@ -616,7 +612,7 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Return a sentence for each table that stores the newest tree wrongly."""
+        """Return a sentence for each table that contradicts the tree."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()

@@ -106,8 +106,7 @@ class WrongCosignature(Exception):
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
-    """Return the time of a witness's cosignature, if present. Raise WrongCosignature for a false
-    signature."""
+    """Return the time of a witness's cosignature. Raise WrongCosignature if false."""
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
         if (signature.name, signature.key_id) != (key.name, key.id):
@@ -192,7 +191,7 @@ async def witness_document(context: AppContext) -> WitnessesDocument:
 
 
 async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> int:
-    """Return the size of the largest cosigned checkpoint; 0 without one."""
+    """Return the largest cosigned checkpoint's size; 0 without one."""
     if witnesses is None:
         return 0
     return await departure_store.last_cosigned(
@@ -226,7 +225,7 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return the way of a checkpoint's publication: a code, or the witness's name."""
+    """Return a checkpoint's channel: a code, or the witness's name."""
     return departure.way.partition("+")[0]
 
 
@@ -256,10 +255,10 @@ TRIES: Final = 3
 """Maximum number of requests to a witness in a row."""
 
 LEASE: Final[instants.Duration] = instants.MINUTE
-"""Duration of a claim on a witness. TRIES requests must fit in."""
+"""Duration of a claim on a witness."""
 
 FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
-"""First pause after a failed request to a witness. Each further pause doubles."""
+"""First pause after a failed request to a witness."""
 
 LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
 
@@ -287,7 +286,7 @@ class Cosigning:
         self._client = client
 
     async def ask_due(self) -> int:
-        """Ask every witness that is due. Return the number of asked witnesses."""
+        """Ask every due witness. Return the number of asked witnesses."""
         now = self._context.clock.now()
         until = instants.Instant(now - now % self._witnesses.every)  # 1
         latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # later: a clock was ahead

@@ -100,10 +100,7 @@ async def back_up(
 
 
 def file_of(url: str, *, instead: str) -> Path:
-    """Return the path of the database's file. Raise UsageError for PostgreSQL.
-
-    The error's message is `instead`.
-    """
+    """Return the path of the database's file. Raise UsageError for PostgreSQL."""
     if not is_sqlite(url):
         raise UsageError(instead)
     return sqlite_path(url)
@@ -128,7 +125,7 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work in a thread. Cancelled work ends at its next call of `progress`."""
+    """Run blocking work in a thread. Cancellation waits for `progress`."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -252,11 +249,9 @@ class Followed:
 class Restored:
     """Result of a restore.
 
-    contents  contents of the restored database
-    kept      path of the former database, or None
-    followed  changes before the first start
-    erased    erasures that were carried out again
-    gap       accepted loss of later data, or None
+    kept    path of the former database, or None
+    erased  erasures that were carried out again
+    gap     accepted loss of later data, or None
     """
 
     contents: backup_store.Contents
@@ -341,9 +336,9 @@ async def restore(
 async def after_restore(
     again: ErasureReplay, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
-    """Run the last steps of a restore in a database that other tools have restored.
+    """Run the last steps of a restore by other tools.
 
-    Open the database `alone`. See `replay_after_restore` for the parameters.
+    Open the database `alone`.
     """
     context, erased = again.context, await replay_after_restore(again, without=without)
     return await follow_on(context.database, at=context.clock.now(), replaced=None), erased

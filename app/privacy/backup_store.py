@@ -41,10 +41,10 @@ from reconcile.documents import Count, InstantText
 from reconcile.instants import Instant, format_instant
 
 PAGES_AT_ONCE: Final = 1_000
-"""Number of pages that are copied before the next check for cancellation."""
+"""Number of pages copied before the next check for cancellation."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""Suffixes of SQLite's companion files. SQLite would apply them to another database there."""
+"""Suffixes of SQLite's companion files."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
 
@@ -76,11 +76,8 @@ class Contents:
     """Content of a database file, as the file states it.
 
     environment    the stamp: sandbox or live
-    version        version of the schema
-    size           size of the file in bytes
     counts         number of rows by table
     last_revision  last number in the outcome feed; 0 without a publication
-    last_arrival   arrival of the latest delivery, or None
     """
 
     environment: str | None
@@ -128,7 +125,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Rename a finished copy to `target`, which is replaced if present."""
+    """Rename a finished copy to `target`, even over a file."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -304,11 +301,9 @@ class InForce:
 class Replaced:
     """Facts of the database that a backup replaces.
 
-    in_force     active tokens and operators
-    head         number of the last revision
-    last_commit  time of the last write
-    log          number of leaves in the log, and the last leaf's hash; None without a log
-    origins      every origin of the log, the present one last
+    in_force  active tokens and operators
+    head      number of the last revision
+    log       number of leaves in the log, and the last leaf's hash; None without a log
     """
 
     in_force: InForce
@@ -351,7 +346,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Convert errors of the block to StoreUnavailable with the backup's name."""
+    """Convert the block's errors to StoreUnavailable with the backup's name."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -408,7 +403,7 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
-    """Return the facts of the replaced database, or None if missing or unreadable."""
+    """Return the facts of the replaced database, if readable."""
     if not database.exists():
         return None
     try:

@@ -72,8 +72,7 @@ def waits_after(context: AppContext, now: Instant) -> Instant:
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
-    """Compare stored ledgers with newly folded orders. Return the number of orders and the
-    differences."""
+    """Compare stored ledgers with newly folded orders. Return number and differences."""
     checking = OrderComparison(context)
     async with context.database.reading() as connection:
         await checking.compare_all(connection, history_store.scan(connection, orders))
@@ -91,8 +90,7 @@ class OrderComparison:
     async def compare_all(
         self, connection: Any, histories: AsyncIterator[Sequence[History]]
     ) -> None:
-        """Compare the orders with their histories. An unreadable row is a problem and ends the
-        comparison."""
+        """Compare the orders with their histories."""
         try:
             async for several in histories:
                 await self.compare(connection, several)
@@ -101,7 +99,7 @@ class OrderComparison:
             self.problems.append(f"orders are not compared, because a row cannot be read: {error}")
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
-        """Compare orders with their histories, except orders that are due for a fold."""
+        """Compare orders that are not due with their histories."""
         orders = [history.order for history in histories]
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         cached = await consistency_store.cached_rows(connection, orders)
@@ -155,7 +153,7 @@ class OrderComparison:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Functions that rebuild data for a check, in this process or in workers."""
+    """Functions that rebuild data for a check."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
@@ -163,8 +161,7 @@ class Rebuilder:
 
 @asynccontextmanager
 async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuilder]:
-    """Yield functions that rebuild data in `jobs` processes. Raise UnreachableError after a
-    process's death."""
+    """Yield functions that rebuild data in `jobs` processes."""
     environment = context.database.environment
     if jobs == 1:
 
@@ -212,7 +209,7 @@ _FIELDS: Final = tuple(each.name for each in fields(RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
 RereadRow = tuple[tuple[Any, ...] | None, str | None, tuple[bytes, ...]]
-"""Result of reading one delivery again: the event's row, the problem and `customer`."""
+"""Result of reading a delivery again: row, problem, `customer`."""
 
 
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
@@ -249,7 +246,7 @@ _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours")
 
 
 SAMPLE: Final = 3_000
-"""Size of a sample. The sample finds 0.1 % of wrong rows with 95 % probability."""
+"""Approximate number of deliveries in a sample."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -29,10 +29,8 @@ AT_ONCE: Final = 1_000
 class Derived(NamedTuple):
     """Kind of rows that are computed from other data.
 
-    name     text that names a row in sentences, with placeholders for columns
-    key      columns that identify a row
-    basis    data from which the rows are computed
-    mend     act by which a person can correct wrong rows
+    name  text that names a row in sentences, with placeholders for columns
+    mend  act by which a person can correct wrong rows
     """
 
     name: str
@@ -42,7 +40,7 @@ class Derived(NamedTuple):
     mend: str = ""
 
     def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
-        """Return a sentence for each difference between stored and rebuilt rows."""
+        """Return a sentence for each difference between the rows."""
         there = {row[self.key]: row for row in stored}
         wanted = {row[self.key]: row for row in built}
         if there == wanted:
@@ -66,7 +64,7 @@ class Derived(NamedTuple):
 
 
 class IndexTable(NamedTuple):
-    """Table of the index. `place` is the position of the column that selects rows."""
+    """Table of the index."""
 
     table: str
     place: int
@@ -116,7 +114,7 @@ Contests = dict[str, frozenset[str]]
 async def scratch_index(
     connection: AsyncConnection, *, sampled: bool
 ) -> AsyncIterator[AsyncConnection]:
-    """Yield a temporary database with an empty index. `sampled` copies the stored contests."""
+    """Yield a temporary database with an empty index."""
     async with scratch_database() as scratch:
         if sampled:
             await _copy(connection, scratch, "contested", ("order_key", "other"), _ALL_CONTESTED)
@@ -174,11 +172,7 @@ async def differences(
     *,
     digests: DigestRange | None,
 ) -> AsyncIterator[Sequence[str]]:
-    """Yield sentences on differences between the stored and the rebuilt index.
-
-    progress  called with the number of rows since the last call
-    digests   the sample of events to compare; None for all events and links
-    """
+    """Yield sentences on differences between stored and rebuilt index."""
     stored, contests = await _contests(connection), await _contests(scratch)
     yield _CONTESTS.compare(stored.items(), contests.items())
     for index in (_EVENTS, _LINKS):
@@ -209,7 +203,7 @@ async def orders_of(connection: AsyncConnection, digests: DigestRange) -> list[s
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """Return the number of customers' phone numbers that are in bodies but not in the store."""
+    """Return the number of customers' phone numbers missing from the store."""
     missing, contests = 0, await _contests(connection)
     noted = "SELECT digest, kind, thing FROM phones WHERE digest IN ({})"
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
@@ -278,7 +272,7 @@ _LISTS: Final = Derived(
 
 
 async def differing_counts(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each stored counter or list that differs from the cached ledgers."""
+    """Return a sentence on each wrong counter or list."""
     found = _COUNTERS.compare(
         (await counter_store.stored_counts(connection)).items(),
         (await counter_store.full_counts(connection)).items(),

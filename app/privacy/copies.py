@@ -1,4 +1,4 @@
-"""Record copies of stored data, which an erasure does not reach."""
+"""Record copies of stored data that an erasure cannot reach."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from reconcile.instants import DAY, Instant, format_instant
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Record a complete backup in the database and in the audit trail."""
+    """Record a complete backup in database and audit trail."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -35,7 +35,7 @@ async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
 
 
 def shown_name(file: Path) -> str:
-    """Return a file's name for the audit trail, with masked numbers and no folder."""
+    """Return a file's masked name for the audit trail."""
     return masked_at_sight(file.stem) + file.suffix
 
 
@@ -61,12 +61,7 @@ class TakenCopyDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenCopy:
-    """Copy of stored data that an erasure does not reach.
-
-    what   kind of the copy, in words
-    name   the backup's file, or the order or person of the data
-    until  planned deletion under the shop's own rule, if known
-    """
+    """Copy of stored data that an erasure does not reach."""
 
     what: str
     name: str
@@ -97,12 +92,7 @@ async def earlier_copies(
     person: str | None,
     since: Instant,
 ) -> list[TakenCopy]:
-    """Return the copies that can hold erased data, oldest first.
-
-    subjects  orders and deliveries of the erasure
-    person    person of the erased data; None for an erasure by order
-    since     arrival of the first erased data
-    """
+    """Return the copies that can hold erased data, oldest first."""
     found = await _backups(context, connection, since=since)
     found += lost_inboxes(context, since=since)
     entries = await entries_about(connection, subjects)
@@ -124,7 +114,7 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return the files of inboxes that were lost since an instant."""
+    """Return the inbox files that were lost since an instant."""
     path = context.database.path
     if path is None:
         return []

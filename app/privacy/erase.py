@@ -42,9 +42,9 @@ from reconcile.instants import EARLIEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRequest:
-    """Request to erase the data of one phone number, email address or order.
+    """Request to erase the data of a person or order.
 
-    With `files_of_others`, files of other orders that name the customer are erased, too.
+    With `files_of_others`, other orders' files are erased, too.
     """
 
     phone: str | None = None
@@ -175,10 +175,7 @@ async def propose_erasure(
     *,
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
-    """Propose an erasure under a pseudonym. Return None for the machine's owner.
-
-    Raise the errors of `erase`.
-    """
+    """Propose an erasure. Return None for the machine's owner."""
     if not proposals.proved(await who_may(context, by=asked.by, action="erased")):
         return None
     found = await erase(context, asked, dry_run=True, progress=progress)
@@ -207,7 +204,7 @@ async def propose_erasure(
 
 
 def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
-    """Return the two kinds of erasure proposals, for orders and for persons."""
+    """Return the kinds of erasure proposals, for orders and persons."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         order = proposal.subject if proposal.kind == "erase" else None

@@ -38,14 +38,11 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that can be erased, and of deliveries that must be kept.
+    """Ids of deliveries that can be erased or must be kept.
 
     kind    kind of data to keep: `delivery`, or `whole` for the whole body of a request
-    going   erasable deliveries
     unread  erasable deliveries that could not be read
     gone    erasable deliveries without bodies and headers
-    kept    deliveries that must be kept, each with the reason
-    latest  arrival of the newest erasable delivery
     """
 
     kind: Kind = "delivery"
@@ -70,7 +67,7 @@ _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
 async def rows_of(
     connection: Connection, orders: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> dict[str, set[erase_store.Key]]:
-    """Return the rows that an erasure of these orders and deliveries empties, by table."""
+    """Return the rows that an erasure of these orders empties."""
     deliveries = [*chain.from_iterable(orders.values())]
     owned = await erase_store.owned_rows(connection, {*orders, *deliveries})
     reasons = await erase_texts.bare_reasons(connection, deliveries, phones)
@@ -78,7 +75,7 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Maximum number of orders that one person's phone number can have."""
+"""Maximum number of orders for one phone number."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,8 +138,7 @@ class Erasure:
         return any(written_pattern(each).search(text) for each in self.identifiers)
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Take orders with new evidence out of the plan. Return these orders with their
-        deliveries."""
+        """Take orders with new evidence out of the plan."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
@@ -168,7 +164,7 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Store the rows that still contain the number as not erased."""
+        """Record the rows that still contain the number."""
         self.holding = holding
         for where, mark in columns():
             if is_emptied(mark) and where in holding:
@@ -196,7 +192,7 @@ class Erasure:
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
-        """Return the amounts of erased and remaining data for each place."""
+        """Return the erased and remaining data for each place."""
         because = "revisions.because"
         holding = self.holding | {because: self.holding.get(because, set()) | self.quoting}
         return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
@@ -247,7 +243,7 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find all data about a phone number or an address such as `email:a@example.com`."""
+        """Find all data about a phone number or `email:` address."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -306,10 +302,7 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find one restriction's data, and judge by present facts.
-
-        `beside` is a kept order of the restriction's erasure, or None.
-        """
+        """Find one restriction's data, and judge by present facts."""
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
             erasure.identifiers = await phones_of(

@@ -1,4 +1,4 @@
-"""Decide which data of an order can be deleted, and which must stay."""
+"""Decide which data of an order an erasure can delete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,10 +71,8 @@ SENTENCES: Final[Mapping[Why, str]] = {
 class KeptData:
     """Data that is kept, with the reason.
 
-    what    description, such as an order's reference
     detail  fact about the reason, or empty
     do      act by which a person can remove the reason, or empty
-    until   end of the period, or None
     kind    kind of data to restrict, such as `order`, if any
     """
 
@@ -129,7 +127,7 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return the end of the period in which an order can be disputed, if any."""
+    """Return the end of an order's dispute period, if any."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -138,10 +136,7 @@ def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
 def kept_order(
     history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Return the reason to keep an order at its ledger's instant, or None.
-
-    `to_do` is the result of `left_to_settle`.
-    """
+    """Return the reason to keep an order, or None."""
     order = history.order
     if is_disputed(ledger):
         return KeptData(what=order, why="disputed")
@@ -163,7 +158,7 @@ def kept_order(
 
 
 LOOK_AGAIN: Final[Duration] = DAY
-"""Time until a restriction without a known end is judged again."""
+"""Time until an open-ended restriction is judged again."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
 """Time until an order kept only for accounting is judged again."""
@@ -210,13 +205,13 @@ def errors_of(ledger: Ledger) -> list[FindingCode]:
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return the errors that a person must settle, and `unresolved` for an unresolved order."""
+    """Return the errors and outcome that a person must settle."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return the steps before an order can be erased, with the commands."""
+    """Return the steps before an order's erasure, with commands."""
     codes, order = to_settle(ledger), history.order
     if not codes:
         return []
@@ -232,11 +227,7 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: "Sequence[SeenBreak] | None", order: str, *, booked: bool
 ) -> list[str]:
-    """Return the steps that settle a finding or outcome, with the commands.
-
-    seen    the order's breaks; None if no run has compared the last evidence
-    booked  whether the run compared the order with a line of the order book
-    """
+    """Return the steps that settle a finding, with the commands."""
     if code in OTHERWISE:
         return [OTHERWISE[code].format(order)]
     if seen is None:
@@ -273,10 +264,7 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Return the reason to keep a delivery that is in no ledger, or None.
-
-    `beside` is a kept order of this customer or delivery.
-    """
+    """Return the reason to keep a delivery without a ledger."""
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")
     if as_of < received + WINDOW:

@@ -1,4 +1,4 @@
-"""Read and empty the rows of an erasure, and store the journal's copy."""
+"""Read and empty an erasure's rows, and copy the journal."""
 
 import json
 import re
@@ -40,7 +40,7 @@ READ_AT_ONCE: Final = 1024 * 1024
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Return the files of database, inbox and logs that contain one of these byte strings."""
+    """Return the database's files with one of these byte strings."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
     return [each for each in files if each.exists() and _contains(each, sought)]
@@ -94,11 +94,7 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """Delivery with its order.
-
-    pruned  whether the body and headers were deleted
-    unread  whether the delivery could not be read
-    """
+    """Delivery with its order. `unread` means that reading failed."""
 
     delivery_id: str
     received_at: Instant
@@ -143,7 +139,7 @@ class SearchedText(NamedTuple):
 async def searched_texts(
     connection: AsyncConnection, select: str
 ) -> AsyncIterator[list[SearchedText]]:
-    """Yield the texts of refused deliveries in batches. The SQL in `select` chooses them."""
+    """Yield the texts of refused deliveries in batches."""
     after = ""
     while True:
         values = {"after": after, "limit": AT_ONCE}
@@ -157,7 +153,7 @@ async def searched_texts(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """Return the deliveries of the requests with these body digests, by digest."""
+    """Return the deliveries of requests with these digests, by digest."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -205,7 +201,7 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
-    """Return the delivery, event row and reason of each event that states a reason."""
+    """Return delivery, event row and reason of each stated reason."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 
@@ -272,11 +268,11 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""SQL for the rows that an erasure empties or deletes, by table."""
+"""SQL for the rows that an erasure empties, by table."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
-    """Return these orders' and deliveries' rows with personal data, by table."""
+    """Return these orders' and deliveries' personal rows, by table."""
     return {
         table: {tuple(row) for row in await select_in(connection, sql=sql, values=things)}
         for table, sql in OWNED.items()
@@ -309,9 +305,8 @@ async def rows_that_hold(
 ) -> dict[str, set[Key]]:
     """Return the rows that contain one of these numbers, by `table.column`.
 
-    phones    phone numbers as E.164 digits, or EMAIL_KIND and an email address
-    among     earlier result, to search only its rows
-    progress  called with the number of rows since the last call
+    phones  phone numbers as E.164 digits, or EMAIL_KIND and an email address
+    among   earlier result, to search only its rows
     """
     found: dict[str, set[Key]] = {}
     if not phones:
@@ -387,7 +382,7 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the whole body's digest for each delivery of a request with several events."""
+    """Return the digest of each delivery's whole request body."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -463,7 +458,7 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
-    """Store the numbers of pending lines of the journal, except known numbers."""
+    """Store the numbers of newly pending journal lines."""
     await run(
         connection,
         insert_rows,
@@ -475,7 +470,7 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Store why a pending line must wait. Delete a line that was carried out (None)."""
+    """Store a pending line's reason. None deletes a finished line."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"
@@ -495,7 +490,7 @@ _NOTE_INSTEAD: Final = (
 
 
 async def note_journal(connection: AsyncConnection, name: str, *, instead: bool = False) -> None:
-    """Store the name of the database's journal. A stored name is replaced only with `instead`."""
+    """Store the name of the database's journal."""
     sql = _NOTE_INSTEAD if instead else _NOTE
     await connection.execute(text(sql), {"name": _NAME, "value": name})
 
@@ -521,7 +516,7 @@ async def known_references(connection: AsyncConnection) -> AsyncIterator[list[st
 
 
 async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[LineKey]]:
-    """Yield the keys of order-book lines with a phone number, in batches."""
+    """Yield the keys of order-book lines with a phone number."""
     sql = "SELECT match_key, kind, since FROM book_lines WHERE phone > ''"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(row[0], row[1], row[2]) for row in rows]

@@ -28,7 +28,7 @@ class BankText(NamedTuple):
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
-    """Return a bank line's texts without the erased ones. `which` has one character per text."""
+    """Return a bank line's texts without the erased ones."""
     entry, reference, counterparty, words = (
         ERASED_NUMBER if text and each == EMPTIED else text
         for text, each in zip(texts, which, strict=True)
@@ -39,7 +39,7 @@ def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Return the event rows and deliveries of the reasons that an erasure must delete."""
+    """Return the event rows and deliveries of erasable reasons."""
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
         if reason != DOT and (not is_code(reason) or masking.touches(reason)):
@@ -52,11 +52,7 @@ async def quoting_revisions(
     brought: Mapping[str, Sequence[str]],
     reasons: Iterable[tuple[int, str]],
 ) -> set[erase_store.Key]:
-    """Return the sealed revisions that quote an erased reason.
-
-    brought  orders with their deliveries
-    reasons  erased reasons, from `bare_reasons`
-    """
+    """Return the sealed revisions that quote an erased reason."""
     going = {delivery for _, delivery in reasons}
     words = {text for _, _, text in await erase_store.reasons_of(connection, going)} - {DOT}
     orders = [order for order, deliveries in brought.items() if going.intersection(deliveries)]
@@ -70,7 +66,7 @@ async def quoting_revisions(
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
-    """Return the bank lines with one of these numbers, and the texts to empty."""
+    """Return the bank lines that contain one of these numbers."""
     found: list[BankText] = []
     if not written:
         return found
@@ -88,11 +84,7 @@ async def attachments_with(
     orders: Iterable[str],
     found: Mapping[str, set[erase_store.Key]],
 ) -> list[attachment_store.AttachmentRecord]:
-    """Return the attachments of these orders and their breaks, and further attachments with the
-    number.
-
-    `found` is the result of `erase_store.rows_that_hold`.
-    """
+    """Return the attachments of these orders, or with the number."""
     named = found.get("attachments.details", set())
     files = found.get("attachment_files.body", set())
     attached = {

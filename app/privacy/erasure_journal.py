@@ -20,13 +20,13 @@ from app.core.private_files import read_private, sync_folder, write_all, write_n
 from reconcile.instants import Instant, format_instant, parse_instant
 
 VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
-"""Setting with the path of the journal's file. The key's file has the suffix `.key`."""
+"""Setting with the path of the journal's file."""
 
 MAX_LINE_BYTES: Final = 4_096
 """Maximum bytes of a line with its end, which fits in one disk block."""
 
 MAX_IDS: Final = 100
-"""Maximum number of ids in a line, which one short transaction empties."""
+"""Maximum number of ids in a journal line."""
 
 Kind = Literal[
     "journal",
@@ -104,7 +104,7 @@ class JournalKey:
         return "JournalKey()"
 
     def digest(self, kind: Kind, key: str) -> str:
-        """Return the journal's digest of a row's key or an order's reference."""
+        """Return the journal's digest of a key or reference."""
         code = self._begun.copy()
         code.update(f"subject\n{kind}\n{key}".encode())
         return code.hexdigest()[:_DIGEST_CHARS]
@@ -129,7 +129,7 @@ class JournalKey:
 
 
 class ErasureJournal:
-    """Journal of erasures with checked lines. `torn` says that the last line is incomplete."""
+    """Journal of erasures with checked lines."""
 
     def __init__(
         self, path: Path, key: JournalKey, lines: list[JournalLine], *, torn: bool
@@ -211,7 +211,7 @@ def journal_problem(sentence: str) -> ConfigurationError:
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """Read the key of the journal at a path. Raise ConfigurationError for a damaged key."""
+    """Read a journal's key. Raise ConfigurationError if damaged."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)  # a line end
     if content is None:
@@ -277,12 +277,12 @@ def _new(path: Path, content: bytes) -> None:
 
 
 def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
-    """Write a journal from a copy of its lines. Raise FileExistsError for an existing file."""
+    """Write a journal from its lines. Raise FileExistsError if present."""
     write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
 
 
 def set_aside(path: Path, *, at: Instant) -> Path | None:
-    """Rename the file at a path. Return the new name, or None without a file."""
+    """Rename the file at a path. Return the new name."""
     aside = path.with_name(f"{path.name}.aside-{at}")
     try:
         path.rename(aside)

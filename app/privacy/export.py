@@ -77,11 +77,7 @@ class ExportedDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Finished copy of a person's data.
-
-    archive  the ZIP
-    counts   numbers of rows, orders and unmasked files
-    """
+    """Finished copy of a person's data, as a ZIP."""
 
     archive: bytes = field(repr=False)
     sha256: str
@@ -152,9 +148,9 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
 async def propose_export(
     context: AppContext, asked: ExportRequest, *, progress: Callable[[int], None] = silent
 ) -> Proposal | None:
-    """Propose a copy of a person's data. Return None for the machine's owner.
+    """Propose a copy of a person's data.
 
-    Raise the errors of `export`.
+    Return None for the machine's owner.
     """
     if not proposals.proved(await who_may(context, by=asked.by, action="data_exported")):
         return None
@@ -195,7 +191,7 @@ async def check_open(context: AppContext, approved: Proposal, *, by: str | None)
 
 
 def export_kind(context: AppContext) -> proposals.ProposalKind:
-    """Return the kind of proposals for copies of a person's data."""
+    """Return the proposal kind for copies of a person's data."""
 
     return proposals.ProposalKind(
         name=NAME,
@@ -253,7 +249,7 @@ async def files_of(
 ) -> tuple[dict[str, bytes], dict[str, int]]:
     """Return the copy's files, and the numbers of rows, orders and unmasked files.
 
-    With `attachments`, attached PDFs and pictures are included. Raise UsageError for too much data.
+    Raise UsageError for too much data.
     """
     things = found.orders | {reference for _, reference in found.payments}
     copy = PersonalCopy(
@@ -437,11 +433,7 @@ _MOST_SHOWN: Final = 100_000
 
 
 def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
-    """Build the index page as HTML that loads nothing.
-
-    index    the content of index.json
-    members  the other files by name
-    """
+    """Build the index page as HTML that loads nothing."""
     found_by = ", ".join(index["found_by"])
     orders = ", ".join(index["orders"]) or "none"
     rows, parts = list[str](), list[str]()

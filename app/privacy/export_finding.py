@@ -32,15 +32,11 @@ from reconcile.matching.books import match_key
 class Found:
     """Keys of the rows about a person.
 
-    identifiers      numbers and addresses of the person
-    named_by         numbers and addresses in the request
-    payments         source and reference of each of the person's payments
-    own              rows about the person, by table
-    named            other rows that name the person, by `table.column`
-    names            names of the person in events
-    names_of_others  names of other people in events
-    of_others        deliveries about other people's payments for the person's orders
-    aside            accepted deliveries that name the person and could not be read
+    named_by   numbers and addresses in the request
+    own        rows about the person, by table
+    named      other rows that name the person, by `table.column`
+    of_others  deliveries about other people's payments for the person's orders
+    aside      accepted deliveries that name the person and could not be read
     """
 
     identifiers: set[str] = field(default_factory=set, repr=False)
@@ -63,10 +59,7 @@ async def find_person(
     order: str | None,
     progress: Callable[[int], None],
 ) -> Found:
-    """Return the rows about a person, and other rows with the person's name.
-
-    Raise NotFoundError without such rows.
-    """
+    """Return the rows about a person. Raise NotFoundError without rows."""
     found = Found()
     if person is None:
         known = (await gather(connection, [order or ""])).get(order or "")

@@ -1,4 +1,4 @@
-"""Mask other people's data in a person's copy. Other rows appear only in part."""
+"""Mask other people's data in a person's copy."""
 
 import json
 import re
@@ -17,7 +17,7 @@ OTHERS: Final = "(left out: it is about others)"
 STAFF: Final = "(a staff member)"
 
 PASSAGE: Final = 500
-"""Maximum number of shown characters of a line about the person."""
+"""Maximum length of a shown line about the person."""
 
 TELLING: Final = 4
 """Minimum number of characters of a reference. Texts are not searched for shorter references."""
@@ -42,14 +42,7 @@ class PersonalCopy:
         names: Collection[str] = (),
         others: Collection[str] = (),
     ) -> None:
-        """Set the person for whom the copy is built.
-
-        identifiers  identifiers of the person, for `written_pattern`
-        things       references of the person's orders and payments
-        staff        names of operators
-        names        names of the person in events
-        others       names of other people in events
-        """
+        """Set the person for whom the copy is built."""
         self._person = [masking.written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
         self._own = (*self._person, *_words(each for each in things if len(each) >= TELLING))
@@ -87,7 +80,7 @@ class PersonalCopy:
         return "".join([*parts, self._around(text[at:], kept[1:])])
 
     def whole(self, content: str | bytes) -> Any:
-        """Return one of the person's rows as JSON values, without other people's data."""
+        """Return one of the person's rows as masked JSON values."""
         text = _decoded(content)
         document = _document(text)
         if document is None:
@@ -95,8 +88,7 @@ class PersonalCopy:
         return self._knowing(document)._value(document, field="")
 
     def headers(self, lines: str) -> str:
-        """Return the delivery's headers, with only values that name the person. Others can be
-        credentials."""
+        """Return the delivery's headers, with only values that name the person."""
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
             f"{name}{mark}{self.text(value) if self.names(value) else masking.HIDDEN}"

@@ -23,7 +23,7 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Kinds of things that identify a person's rows, by column name or `table.column`."""
+"""Kinds of things that identify a person's rows, by column."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"
@@ -33,10 +33,7 @@ _IN: Final = 'SELECT "{wanted}" FROM {table} WHERE "{column}" IN ({})'
 async def rows_named(
     connection: AsyncConnection, things: Mapping[str, Collection[str]]
 ) -> dict[str, set[Key]]:
-    """Return the keys of the rows that name these things, by table.
-
-    `things` has names by kind, as in NAMED_BY.
-    """
+    """Return the rows that name these things, by table."""
     found: dict[str, set[Key]] = {}
     for name, table in sorted(tables().tables.items()):
         if all(each.info[MARK].personal == "not" for each in table.columns if MARK in each.info):

@@ -1,4 +1,4 @@
-"""Check stored facts: bodies by digests, revisions by order, rows by the sealed log."""
+"""Checks of stored bodies, revisions and the sealed log."""
 
 import hashlib
 from collections.abc import AsyncIterator, Iterator
@@ -57,7 +57,7 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
 
 
 async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, list[str]]]:
-    """Yield each range's number of checked deliveries, and a sentence per wrong delivery."""
+    """Yield the number of checked deliveries and the wrong ones."""
     computed = await _digest(connection)
     to_the_end = text(statement(_ODD, computed=computed, span="id > :after"))
     to_the_last = text(statement(_ODD, computed=computed, span="id > :after AND id <= :last"))
@@ -97,7 +97,7 @@ _ODD_FILES: Final = "SELECT sha256 FROM attachment_files WHERE {computed} <> sha
 
 
 async def odd_wholes(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each missing or changed body of a request with several events."""
+    """Return a sentence for each missing or changed request body."""
     gone = await connection.execute(text(_WITHOUT_WHOLE))
     sql = statement(_ODD_WHOLES, computed=await _digest(connection))
     odd = await connection.execute(text(sql))
@@ -167,7 +167,7 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
 
 
 async def check_revisions(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each revision that does not continue the previous one."""
+    """Return a sentence on each revision that leaves a gap."""
     return [
         f"revision {seq} of {order} does not follow the one before it"
         for seq, order in await connection.execute(text(_REVISIONS))
@@ -180,7 +180,7 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return sentences on missing leaves and rows, at most about `limit`."""
+    """Return about `limit` sentences on missing leaves and rows."""
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

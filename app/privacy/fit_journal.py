@@ -30,8 +30,7 @@ async def begin_journal(context: AppContext) -> None:
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return this database's journal of erasures. Raise ConfigurationError for a missing or foreign
-    journal."""
+    """Return this database's journal. Raise ConfigurationError if missing or foreign."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL, name a file on "
@@ -42,7 +41,7 @@ async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal
 
 
 async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
-    """Return the journal at a path. Raise ConfigurationError for a missing or foreign journal."""
+    """Return the journal at a path. Raise ConfigurationError if missing or foreign."""
     journal = erasure_journal.read_journal(path)
     if journal is None:
         raise erasure_journal.journal_problem(
@@ -95,10 +94,7 @@ async def journal_state(context: AppContext) -> JournalState:
 
 
 async def is_pending(context: AppContext, *, order: str | None) -> bool:
-    """Return whether an erasure of the order is unfinished. An order of None means any.
-
-    Raise ConfigurationError for an unusable journal.
-    """
+    """Return whether an order has an unfinished erasure; None means any."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None

@@ -63,7 +63,7 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue after a standby's takeover without loss, in the caller's transaction."""
+    """Continue after a standby's takeover without loss."""
     head, first = await _jump(connection, at=at)
     await note_in_trail(
         connection,
@@ -86,8 +86,7 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError for an unaccepted gap, and UsageError for an acceptance without a
-    gap."""
+    """Raise ConfigurationError for an unaccepted gap, or UsageError without a gap."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]
@@ -97,9 +96,9 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
-    """Repair the outcome feed and the shop's facts after a loss of commits.
+    """Repair the feed and the shop's facts after a loss.
 
-    Return the feed's next number. `given` is the last published number; 0 if unknown.
+    Return the feed's next number.
     """
     _, first = await _jump(connection, at=at, given=given)
     await shop_facts_store.note_loss(connection, at=at)

@@ -47,7 +47,7 @@ class PendingErasures:
         self._next: Instant | None = None
 
     async def work(self) -> int:
-        """Carry out pending and due erasures. Return the number of pending lines."""
+        """Carry out due erasures. Return the number of pending lines."""
         context = self._context
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)

@@ -1,4 +1,4 @@
-"""List every place that stores text from outside, with its treatment by an erasure."""
+"""List every place that stores text from outside."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ FILES: Final[tuple[Place, ...]] = (
 
 
 class RetainedClass(NamedTuple):
-    """Class of data that an erasure keeps for a time. `setting` names the number of days."""
+    """Class of data that an erasure keeps for a time."""
 
     setting: str
     what: str
@@ -81,7 +81,7 @@ CLASSES: Final[tuple[RetainedClass, ...]] = (
 
 
 def retained_rows(settings: Settings) -> list[dict[str, str]]:
-    """Return a row with the number of days for each class of retained data."""
+    """Return a row for each class of retained data."""
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
@@ -114,10 +114,8 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """Result of one erasure in one place.
 
-    where  the place: a column, as `table.column`
     went   number of erased rows
     stays  number of rows that still contain the number, or belong to a kept order
-    why    reason and legal ground for the remaining rows; can be empty
     """
 
     where: str
@@ -146,13 +144,7 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return one erasure's result for each place that has rows.
-
-    holding  keys of the rows that hold the number, by place
-    going    keys of the erased rows, by table
-    waiting  keys of rows of kept orders, by table
-    beside   number of further kept rows, by place
-    """
+    """Return one erasure's result for each place that has rows."""
     rows = []
     for where, mark in columns():
         table = where.partition(".")[0]

@@ -1,5 +1,4 @@
-"""Delete the bodies and headers of settled orders after their retention period. Unsealed data
-stays."""
+"""Delete settled orders' bodies and headers after the retention period."""
 
 import asyncio
 from collections import Counter
@@ -64,7 +63,7 @@ class Retention:
     disputes: Duration = NO_TIME
 
     def classes(self) -> dict[str, int | None]:
-        """Return the retention of each class of data in days. None means for ever."""
+        """Return each class's retention in days; None means for ever."""
         spans = {
             "bodies": self.quiet,
             "phones": self.phones,
@@ -119,10 +118,7 @@ def ended_orders(
     now: Instant,
     quiet: Duration,
 ) -> dict[str, Outcome]:
-    """Return the outcome of each settled order whose sources are all known.
-
-    `quiet` is the minimum time since an order's last evidence.
-    """
+    """Return the outcome of each settled order with known sources."""
     found: dict[str, Outcome] = {}
     for order, history in histories.items():
         if any(each.event.source not in retention.sources for each in history.deliveries):
@@ -145,10 +141,7 @@ OTHERS_AT_ONCE: Final = 100
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Delete old refused deliveries and phone numbers. Yield class and number of rows.
-
-    With `dry_run`, rows are only counted.
-    """
+    """Delete old refused deliveries and phone numbers. Yield class and number of rows."""
     classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
         (
             "rejections",
@@ -173,7 +166,7 @@ async def prune_others(
 async def note_pruning(
     context: AppContext, who: operator_store.Operator, gone: Mapping[str, int]
 ) -> None:
-    """Record the deletions of each class in the audit trail, if any."""
+    """Record the deletions of each class in the audit trail."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
         async with context.database.writing() as connection:
@@ -247,12 +240,7 @@ PRUNED_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledOrder:
-    """Settled order whose bodies and headers can be deleted.
-
-    last_heard  arrival of the last evidence
-    sizes       bytes of each delivery that is not pruned yet
-    mark        due mark, which shows new evidence
-    """
+    """Settled order whose bodies and headers can be deleted."""
 
     order: str
     outcome: Outcome
@@ -272,12 +260,7 @@ class SettledOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunablePage:
-    """One page of deliveries that can be deleted.
-
-    looked     number of examined deliveries
-    settled    orders whose first delivery is on the page
-    unrelated  deliveries that concern no order, with their bytes
-    """
+    """One page of deliveries that can be deleted."""
 
     looked: int
     settled: list[SettledOrder]
@@ -288,13 +271,10 @@ class PrunablePage:
 class Pruning:
     """Result or preview of deleting old data.
 
-    before      latest instant of an order's last evidence; None if all bodies are kept
-    classes     retention of each class of data in days
-    orders      number of settled orders; `settled` lists the first
-    deliveries  number of deliveries to delete
-    unrelated   number of these deliveries that concern no order
-    size        bytes of these deliveries
-    others      number of rows of each other class of data
+    before     latest instant of an order's last evidence; None if all bodies are kept
+    orders     number of settled orders; `settled` lists the first
+    unrelated  number of deliveries to delete that concern no order
+    others     number of rows of each other class of data
     """
 
     before: Instant | None
@@ -344,10 +324,7 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Delete the old data of all settled orders in one pass.
-
-    With `dry_run`, data is only counted. At most `keep` orders are listed.
-    """
+    """Delete all settled orders' old data in one pass."""
     pruning = _begun(context, retention)
     async for looked in _pass(context, retention, pruning, dry_run=dry_run, keep=keep):
         progress(looked)
@@ -363,10 +340,7 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Seal and delete old data for a person, with an audit entry.
-
-    At most `keep` orders are listed. Raise UsageError without permission.
-    """
+    """Seal and delete old data for a person. Raise UsageError without permission."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -409,10 +383,7 @@ async def _pass(
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[PrunablePage]:
-    """Yield pages of settled orders and unrelated deliveries with deletable data.
-
-    With `unsealed_too`, unsealed rows are included.
-    """
+    """Yield pages of orders and deliveries with deletable data."""
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = context.clock.now()
@@ -476,10 +447,8 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Delete these orders' bodies and headers. Return the pruned orders.
-
-    Orders with new evidence are left out.
-    """
+    """Delete these orders' bodies and headers, except after new evidence. Return the pruned
+    orders."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):
@@ -510,7 +479,7 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Pause after each page, as a multiple of the page's time."""
+"""Pause after a page, as a multiple of its time."""
 
 PASS_S: Final = 3_600.0
 """Seconds between two passes."""

@@ -85,10 +85,7 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return an erasure's ids for the journal by kind, and the rows of its digests.
-
-    The kinds are in the order of their lines.
-    """
+    """Return the journal's ids for an erasure, and their rows."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -133,7 +130,7 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return restricted data's ids for the journal by kind, and the rows of digests."""
+    """Return the journal's ids for restricted data, and their rows."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -270,11 +267,7 @@ class ErasureReplay:
         reason: str = REASON,
         subject: str = SUBJECT,
     ) -> None:
-        """Prepare a replay.
-
-        With `restored`, nobody may serve the database yet. Operator, reason and subject are for the
-        trail.
-        """
+        """Prepare a replay. With `restored`, nobody may serve the database yet."""
         self.context = context
         self._progress = progress
         self._restored = restored
@@ -302,7 +295,7 @@ class ErasureReplay:
         lines: Sequence[erasure_journal.JournalLine],
         key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Repeat these lines' erasures in this database, with an audit entry."""
+        """Repeat these lines' erasures, with an audit entry."""
         if not lines:
             return Replayed()
         await seal_unsealed(self.context)  # data must be sealed before it is emptied
@@ -326,7 +319,7 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty each line's rows in one transaction, and record the result."""
+        """Empty each line's rows in one transaction."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:
@@ -497,7 +490,7 @@ class ErasureReplay:
         self._counts["bank_lines"] += len(rewritten)
 
     async def tidy(self) -> bool:
-        """Empty the write-ahead logs. Return False if a reader still uses a log."""
+        """Empty the write-ahead logs. Return False if still in use."""
         inbox = await self.context.inbox.tidy()
         for _ in range(TRIES):
             if await self.context.database.writer.tidy(erase_store.TABLES):
@@ -546,7 +539,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Repeat the journal's erasures in a restored copy. `without` permits a missing journal."""
+    """Repeat the journal's erasures in a restored copy."""
     again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
     return await replay_after_restore(again, without=without)
 

@@ -1,4 +1,4 @@
-"""Compare people's acts with the audit trail, so that no row was changed without an entry."""
+"""Compare people's acts with the audit trail."""
 
 import hashlib
 import json
@@ -35,13 +35,7 @@ class TrailEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """Kind of act that both a table and the audit trail store.
-
-    rows     SQL statement that reads the table, sorted
-    of_row   returns a row's act as (name, facts)
-    actions  actions of the trail's entries about such acts
-    entries  turns trail entries into sorted acts
-    """
+    """Kind of act in both a table and the audit trail."""
 
     rows: str
     of_row: Callable[..., tuple[str, Facts]]
@@ -307,10 +301,7 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return a sentence for each act that the audit trail lacks or contradicts.
-
-    `progress` is called with the number of further imported lines.
-    """
+    """Return a sentence for each act that the trail lacks."""
     found: list[str] = []
     for acts in _ALL:
         rows = [acts.of_row(*row) for row in await connection.execute(text(acts.rows))]

@@ -9,7 +9,7 @@ from app.orders.sought import understood
 from app.providers import identifiers
 
 BARE_DIGITS: Final = 11
-"""Minimum number of digits of a phone number without a plus sign."""
+"""Minimum digits of a phone number without a plus sign."""
 
 PSEUDONYM_CHARS: Final = 16
 """Number of hex digits of a pseudonym."""
@@ -38,19 +38,19 @@ def person_of(
 
 
 def typed_as(text: str) -> dict[str, str]:
-    """Return typed text as an argument for `person_of`: `email` or `phone`."""
+    """Return typed text as an `email` or `phone` argument."""
     return {"email" if "@" in text else "phone": text}
 
 
 def masked(identifier: str) -> str:
-    """Return a description of a person for the audit trail, without address or number."""
+    """Return a person's description without address or number."""
     if identifier.isdecimal():
         return masked_phone(identifier)
     return f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
 
 
 def pseudonym(context: AppContext, identifier: str) -> str:
-    """Return a keyed digest of a person for the audit trail. Raise UsageError without a key."""
+    """Return a person's keyed digest. Raise UsageError without a key."""
     if context.phone_key is None:
         raise UsageError(
             "there is no key for phone numbers yet: start `tallyhook serve`, which creates the "

@@ -54,13 +54,10 @@ class Arrival(NamedTuple):
     """Verified delivery that must be stored.
 
     headers      headers without credentials, as lines `name: value` in Latin-1
-    event        event in the body; None for an unreadable body
-    problem      reason why the body could not be read, or None
     whole        the whole body, if `body` is one of several events
     asked_about  whether the provider is asked about an unconfirmed event
     customer     keyed digests by which the event's customer is found
     values       values in an unreadable signed body that can name an order
-    peer         kind of the sender's address, for the log; can be empty
     lane         number of the sender's network group, for fair turns in questions
     """
 
@@ -94,7 +91,7 @@ class KnownEvents:
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
     def load(self, connection: PlainConnection, events: Sequence[Event]) -> bool:
-        """Load the stored bodies of these events. Return whether any are stored."""
+        """Load the stored bodies of these events."""
         rows = select_rows(
             connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
@@ -119,7 +116,7 @@ class KnownEvents:
         return "duplicate_with_different_body"
 
     def order_of(self, event: Event) -> str | None:
-        """Return the order of an earlier body with this event id."""
+        """Return the order of an earlier body with this id."""
         bodies = self.bodies.get((event.source, event.event_id), {})
         return next((key for key, _ in bodies.values() if key is not None), None)
 
@@ -141,10 +138,7 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content that was read from one row of the inbox.
-
-    `row` can be a Suspect: a record that is read alone after failures.
-    """
+    """Content read from one row of the inbox."""
 
     row: Unread | Suspect | None
     arrivals: Sequence[Arrival]
@@ -198,10 +192,7 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Store deliveries from the inbox, but leave the inbox's rows for `append_ready`.
-
-    On several nodes, deliveries must be visible before their order is due.
-    """
+    """Store deliveries from the inbox without deleting the inbox's rows."""
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
     return _stored(connection, arrivals, memory).linking.links
@@ -268,7 +259,7 @@ _MORE_ARRIVALS: Final = (
 def count_arrivals(
     connection: PlainConnection, arrivals: Sequence[Arrival], rejections: Sequence[Rejection]
 ) -> None:
-    """Count arrivals for each minute and source. Unknown sources are counted together."""
+    """Count arrivals for each minute and source."""
     taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
     refused = Counter[tuple[int, str]]()
     for each in rejections:
@@ -299,12 +290,11 @@ READ: Final = "read "
 """Prefix of the counters of deliveries read from the inbox."""
 
 READ_END: Final = "read!"
-"""Upper end of the range of names that begin with `read `."""
+"""Upper end of the names that begin with `read `."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count the deliveries that were read. Call this function last, because the counters stay
-    locked."""
+    """Count the deliveries that were read. Call this function last."""
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
         for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
@@ -339,7 +329,7 @@ def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
 def append(
     connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
 ) -> Appended:
-    """Store the arrivals in the caller's transaction. Cache the returned links after the commit."""
+    """Store the arrivals. Cache the returned links after the commit."""
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
     judged = _stored(connection, arrivals, memory)
     named = _keep_unread(connection, arrivals)
@@ -402,10 +392,7 @@ def _judge(
 def judge_all(
     came: Iterable[tuple[Event | None, str, Instant]], known: KnownEvents, linking: Linking
 ) -> tuple[list[StoredVerdict], list[NewEvent]]:
-    """Return each event's verdict, and the new events.
-
-    `came` has event or None, delivery id and time of each arrival.
-    """
+    """Return each event's verdict, and the new events."""
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     for event, delivery_id, received_at in came:
@@ -563,10 +550,7 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Mark orders as due for a fold because of new evidence.
-
-    Orders are marked in key order, so that no two transactions deadlock.
-    """
+    """Mark orders with new evidence as due for a fold."""
     if due:
         insert_rows(
             connection,

@@ -1,5 +1,4 @@
-"""Wait for unread deliveries, and find the oldest one's age. Irreversible actions need all
-deliveries."""
+"""Wait for unread deliveries, or report their age."""
 
 import asyncio
 from typing import Final, Literal
@@ -15,10 +14,10 @@ SOON_S: Final = 0.1
 """Maximum seconds for which a call that stores a fact waits for deliveries."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Maximum age of unread deliveries for which the patience `short` waits."""
+"""Maximum age of unread deliveries for the patience `short`."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of a standby's newest commit from which its data counts as incomplete."""
+"""Age at which a standby's data counts as incomplete."""
 
 _PAUSE_S: Final = 0.02
 
@@ -27,18 +26,14 @@ _COPY_PAUSE_S: Final = 0.1
 Patience = Literal["long", "short", "none"]
 """Time for which a request waits for unread deliveries.
 
-`long` is two seconds, `short` a tenth of a second. With `none`, deliveries younger than two seconds
-do not count as unread.
+`long` is two seconds, `short` a tenth of a second.
 """
 
 
 async def behind_s(
     context: AppContext, *, as_of: Instant | None = None, patience: Patience = "long"
 ) -> int:
-    """Return the age of the oldest unread delivery in seconds; 0 if all are read.
-
-    On a late standby, return its data's age. Arrivals after `as_of` are ignored.
-    """
+    """Return the oldest unread delivery's age in seconds; 0 without one."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
     context.signals.read.clear()
@@ -79,7 +74,7 @@ async def _copy_behind_s(context: AppContext, asked: Instant) -> int:
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead if a delivery from up to `as_of` is unread."""
+    """Raise NotAllRead if an earlier delivery is unread."""
     asked = context.clock.now() if as_of is None else as_of
     behind = await _copy_behind_s(context, asked) or await behind_s(context, as_of=as_of)
     if behind:
@@ -100,7 +95,7 @@ def spoken_age(behind: int) -> str:
 
 
 def unread_notice(behind: int) -> str:
-    """Return a warning about unread deliveries. `behind` is the oldest one's age in seconds."""
+    """Return a warning about unread deliveries."""
     return (
         f"Deliveries up to {spoken_age(behind)} old may not have been read yet: this answer may "
         "lack them, and missing orders may have arrived. Try again later."

@@ -17,7 +17,7 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim expires: three times the longest storing time."""
+"""Seconds after which a claim expires."""
 
 LOOKS_S: Final = 3.0
 """Maximum seconds between a reader's looks at the claims, without measuring their age anew."""
@@ -33,7 +33,7 @@ HEADS: Final = 512
 
 
 class Head(NamedTuple):
-    """Inbox row, or single record, as listed for claiming. `taken_by` is empty if unclaimed."""
+    """Inbox row or single record, as listed for claiming."""
 
     seq: int
     records: int
@@ -114,10 +114,7 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim and return the oldest free rows on PostgreSQL.
-
-    At least one row is claimed, and then rows up to both limits.
-    """
+    """Claim and return the oldest free rows on PostgreSQL."""
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
         free = claimant.free(heads)
@@ -152,7 +149,7 @@ RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:
-    """Claim and return a record that is read alone. Return None after another reader's claim."""
+    """Claim a single record, or return None if taken."""
     rows = connection.ask(
         _CLAIM_SUSPECT,
         (claimant.next_mark(), int(claimant.ran_out(head)), head.seq, head.taken_by),
@@ -168,7 +165,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Release claimed rows that were not read. The release does not count as a failure."""
+    """Release claimed rows that were not read."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 
@@ -180,7 +177,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count another failure of a record that is read alone, and release the record."""
+    """Count a single record's failure, and release the record."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

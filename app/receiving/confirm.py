@@ -29,11 +29,10 @@ from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
 
 AT_ONCE: Final = 8
-"""Maximum number of simultaneous questions to one provider. Every provider's rate limit allows
-eight."""
+"""Maximum number of simultaneous questions to one provider."""
 
 MAX_WAITING: Final = 10_000
-"""Maximum number of a source's events that wait for another question."""
+"""Maximum number of a source's events that wait for questions."""
 
 LEASE: Final[Duration] = 2 * MINUTE
 """Time for which a process reserves events for a question."""
@@ -49,7 +48,7 @@ ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR
 """Pauses before a provider is asked the same question again, to confirm changes."""
 
 SURE_NOT_FOUND: Final = 5
-"""Number of `not found` answers that count as final. Some providers know events late."""
+"""Number of `not found` answers that count as final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class Confirmer:
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
-    """Ask about one source's due events. Return the number of due events."""
+    """Ask about a source's due events. Return their number."""
     context = confirmer.context
     now = context.clock.now()
     asking = confirmation_store.Asking(source=source, now=now, lease=LEASE, longest=DAY)
@@ -125,10 +124,9 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the next question about a payment; None if final.
+    """Return the pause before the next question; None if final.
 
-    known  latest stored answers about the payment, newest first
-    tries  number of earlier questions
+    The answers in `known` are newest first.
     """
     repeats = bool(known) and known[0].key != answer.key
     changed = len(known) > 1 and known[0].states != known[1].states  # and not repeated yet
@@ -207,10 +205,7 @@ async def _store(
 
 
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
-    """Return whether an answer only repeats the payment's latest stored answer.
-
-    The answers in `known` are newest first. A late repetition of a change is new.
-    """
+    """Return whether an answer repeats the payment's latest answer."""
     if not known or _position_of(answer) != _position_of(known[0]):
         return False
     # Only a position that differs from the one before can have taken something back.
@@ -267,9 +262,9 @@ _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Ask again about events before `until` without a final answer.
+    """Ask again about events before `until`.
 
-    Wait up to 15 seconds, and return the unanswered events, oldest first.
+    Wait up to 15 seconds, and return the unanswered events.
     """
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
@@ -292,7 +287,7 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[confirmatio
 async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
-    """Return the events from before `until` without an answer by `as_of`."""
+    """Return the events before `until` without an answer by `as_of`."""
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(
             connection, until=until, limit=MOST_ASKED_BEFORE + 1
@@ -308,7 +303,7 @@ BETWEEN_S: Final = 0.05
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:
-    """Build one background task per source, which asks about due events."""
+    """Build one task per source that asks about due events."""
     return TaskGroup(
         [
             PeriodicTask(

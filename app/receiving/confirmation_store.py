@@ -1,4 +1,4 @@
-"""Unconfirmed events, with the times of the next questions to their providers."""
+"""Unconfirmed events, with the times of the next questions."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -59,11 +59,7 @@ _ADD_UNSETTLED = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """Event about which the provider must be asked.
-
-    tries        number of earlier questions
-    taken_until  end of the reservation
-    """
+    """Event about which the provider must be asked."""
 
     event: Event
     asked_since: Instant
@@ -80,7 +76,7 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Make these events due for a question now. Groups of senders take turns."""
+    """Make these events due now. Groups of senders take turns."""
     if not events:
         return
     found = {each.event.key: each for each in events}
@@ -115,10 +111,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Move waiting events with a reference in `links` to the front.
-
-    `links` has orders by reference, kind and source.
-    """
+    """Move waiting events with a known reference to the front."""
     for reference, kind, source in links:
         if connection.ask(_ANY_UNNAMED, (source,)):
             order = links[reference, kind, source]
@@ -146,11 +139,7 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Source whose provider must be asked.
-
-    lease    time for which a taken event stays reserved
-    longest  longest pause between two questions
-    """
+    """Source whose provider must be asked."""
 
     source: str
     now: Instant
@@ -158,7 +147,7 @@ class Asking:
     longest: Duration
 
     def due(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition for due events. Implausibly late times count as due."""
+        """Return the SQL condition for due events."""
         leased = self.now + self.lease
         return sa.and_(
             _MARKS.source == self.source,
@@ -179,7 +168,7 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events for questions. One question about a payment runs at a time."""
+    """Take up to `limit` due events for questions."""
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
     busy = (
@@ -230,10 +219,7 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Postpone the next question about an event, unless the event has arrived again.
-
-    `answered` is the time of the provider's answer, if any.
-    """
+    """Postpone the question about an event without a new arrival."""
     await connection.execute(
         sa.update(_CONFIRMATIONS)
         .where(_is(taken.event))
@@ -293,7 +279,7 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make waiting events from before `until` due now. Return the events, oldest first."""
+    """Make waiting events due now. Return the events, oldest first."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -325,7 +311,7 @@ async def unanswered(
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Stop asking about all but `keep` events of a source. Return the number of dropped events."""
+    """Stop asking about all but `keep` events of a source."""
     key = [_MARKS[name] for name in _KEY]
     most = (
         sa.select(*key)
@@ -347,11 +333,7 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Mark all events without a final answer as waiting, after a rebuilt index.
-
-    not_known  kind of the final answer for an unknown payment
-    never      sources whose providers are never asked
-    """
+    """Mark all events without a final answer as waiting."""
     await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
         sa.text(_ADD_UNSETTLED), {"now": now, "not_known": not_known, "unconfirmed": UNCONFIRMED}
@@ -371,7 +353,7 @@ async def unasked(connection: AsyncConnection, source: str, *, over: int) -> boo
 
 
 async def asked_count(connection: AsyncConnection, source: str) -> int:
-    """Return the number of a source's events that still wait after a question."""
+    """Return the number of asked events without an answer."""
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
     found = await connection.execute(sa.text(waiting), {"source": source})
     return int(found.scalar_one())
@@ -395,7 +377,7 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return sessions and payments that records have named since an instant, by source."""
+    """Return references that records have named since an instant."""
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
         sa.text(_NAMED).bindparams(sa.bindparam("sources", expanding=True)), values
@@ -416,7 +398,7 @@ _NAMED: Final = (
 
 
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
-    """Return the two latest answers about the payment's money, newest first."""
+    """Return the two latest answers about the payment's money."""
     found = await connection.execute(
         sa.select(*EVENTS.c)
         .where(
@@ -431,7 +413,7 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether deliveries can be lost since the provider's last answer about the money."""
+    """Return whether deliveries can be lost since the last answer."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

@@ -18,10 +18,7 @@ class GateLimits:
 
     receive_deadline_s  maximum seconds for a whole request
     send_deadline_s     maximum seconds for the client to read waiting bytes
-    connections         maximum number of open connections
     per_address         maximum number of open connections from one address without a proxy
-    max_head_bytes      maximum bytes of a request without its body
-    proxies             networks of trusted proxies
     """
 
     receive_deadline_s: float
@@ -36,7 +33,7 @@ class Guarded(Protocol):
     """Interface of a connection that can be limited."""
 
     def overdue(self, now: float) -> str | None:
-        """Return the reason to close the connection; None to keep the connection open."""
+        """Return the reason to close the connection, or None."""
         ...
 
     def abort(self) -> None:
@@ -58,7 +55,7 @@ class ConnectionLimits:
         self._proxies = [ipaddress.ip_network(network) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
-        """Return whether the connection can open. An admitted connection counts until `leaves`."""
+        """Return whether the connection can open."""
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False

@@ -1,5 +1,4 @@
-"""Links from payments and sessions to orders, and the events that wait for a link. The first link
-of a reference never changes."""
+"""Links from payments and sessions to orders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +18,10 @@ LinkKey = tuple[str, str, str]
 Links = dict[LinkKey, str]
 
 RETURNED: Final = "_returned"
-"""Suffix of a link's kind for links from events about returned money."""
+"""Suffix of a link's kind for events about returned money."""
 
 LINKS_REMEMBERED = 20_000
-"""Maximum number of links in the cache, which take about 7 MB."""
+"""Maximum number of links in the cache."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -44,7 +43,7 @@ _BROUGHT = (
 )
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
-"""Event that waits for an order: row, source, id, payment, session and standing."""
+"""Waiting event: row, source, id, payment, session, standing."""
 
 
 class LinkMemory:
@@ -97,12 +96,12 @@ class Linking:
             yield one
 
     def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load the links of these events. Call this method before `assign`."""
+        """Load these events' links. Call this method before `assign`."""
         self.load(connection, [key for event in events for key in keys_of(event)])
         self._look_for_orphans(connection)
 
     def assign(self, connection: PlainConnection, fresh: Sequence[Event]) -> None:
-        """Assign each new event to its order, and link the event's references."""
+        """Assign each new event to its order, and link references."""
         nameless = []
         for event in fresh:
             keys = keys_of(event)
@@ -125,7 +124,7 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link the references of a record, such as an opened session, to orders."""
+        """Link a record's references to orders."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -184,7 +183,7 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. Two orders with one reference are contested."""
+        """Link references to an order. Shared references contest both orders."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:

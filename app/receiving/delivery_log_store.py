@@ -30,7 +30,7 @@ _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """Arrived delivery with its verdict, without its body. Facts of an unread event are None."""
+    """Arrived delivery with its verdict, without its body."""
 
     delivery_id: str
     received_at: Instant
@@ -51,11 +51,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
-    """Conditions for listing arrived deliveries; None for no condition.
-
-    no_order  whether to list only events without an order
-    refused   whether to include refused deliveries
-    """
+    """Conditions for listing arrived deliveries; None for no condition."""
 
     verdict: str | None = None
     source: str | None = None
@@ -66,7 +62,7 @@ class LogFilter:
 
     @property
     def has_no_index(self) -> bool:
-        """Return whether no index covers the conditions, which makes the search slow."""
+        """Return whether no index covers the conditions."""
         return self.order is None and (self.no_order or self.kind is not None)
 
 
@@ -152,11 +148,7 @@ async def list_log(
     before: str | None = None,
     since: str | None = None,
 ) -> list[LogEntry]:
-    """Return the latest matching deliveries, newest first.
-
-    before  only arrivals before this id; None for the newest
-    since   only arrivals with this id or a later one
-    """
+    """Return the latest matching deliveries, newest first. `since` is inclusive."""
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in ACCEPTED
     refused = wanted.refused and not asks_event and (wanted.verdict is None or not accepted)
@@ -198,7 +190,7 @@ async def list_log(
 async def delivery_before(
     connection: AsyncConnection, before: str | None, *, count: int
 ) -> str | None:
-    """Return the id of the delivery `count` places before another. `before` is None at the end."""
+    """Return the id of the delivery `count` places before another."""
     rows = await connection.execute(
         sa.text(
             "SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"
@@ -213,7 +205,7 @@ LAST: Final = "\U0010ffff"
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
-    """Return the id of the latest delivery, accepted or rejected; "" without one."""
+    """Return the latest delivery's id; "" without one."""
     rows = await connection.execute(
         sa.text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
              "SELECT max(id) AS id FROM rejections) AS latest")
@@ -231,13 +223,13 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """Return each minute's numbers of accepted and rejected deliveries, by minute since 1970."""
+    """Return the numbers of accepted and rejected deliveries per minute."""
     rows = await connection.execute(sa.text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return a source's last accepted and last rejected arrival in minutes since 1970."""
+    """Return a source's last accepted and rejected minutes since 1970."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -245,10 +237,7 @@ async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int |
 async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
-    """Return the latest rejected deliveries whose body contains a name.
-
-    `looked_at` limits the search; `limit` limits the result.
-    """
+    """Return the latest rejected deliveries whose body contains a name."""
     place_of = sa.func.instr if connection.dialect.name == "sqlite" else sa.func.pg_catalog.position
     body: sa.ColumnElement[Any] = sa.column("body")
     latest = (
@@ -304,7 +293,7 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its bytes, or None without a body."""
+    """Return one delivery with its bytes, if stored."""
     row = (await connection.execute(sa.text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
@@ -322,7 +311,7 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield the first delivery of each body in the digest range, by arrival."""
+    """Yield the first delivery of each body, by arrival."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]

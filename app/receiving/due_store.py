@@ -1,5 +1,4 @@
-"""Due marks, which state when each order must be folded next. New evidence changes an order's
-mark."""
+"""Due marks: the time of each order's next fold."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""SQL statement for the earliest time at which an order is due."""
+"""SQL for the earliest due time of an order."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -28,17 +27,13 @@ _RIGHT_MARKS = (
 
 @lru_cache(maxsize=4_096)
 def backwards(reference: str) -> str:
-    """Return a normalized and reversed reference, for searches by its end."""
+    """Return a reference normalized and reversed, for suffix searches."""
     return match_key(reference)[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Due mark of an order.
-
-    generation  number that increases with the order's evidence
-    due_at      time of the next fold, or None
-    """
+    """Due mark of an order. `generation` grows with the evidence."""
 
     order: str
     generation: int
@@ -46,7 +41,7 @@ class Due:
 
 
 def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list[Due]:
-    """Return orders that are due at `now`, the longest waiting first."""
+    """Return orders due at `now`, the longest waiting first."""
     rows = connection.ask(
         "SELECT order_key, generation, due_at FROM order_due "
         "WHERE due_at <= ? ORDER BY due_at LIMIT ?",
@@ -58,10 +53,7 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Claim due orders for a fold, and return their marks.
-
-    Other workers skip these orders until `until`, except after new evidence.
-    """
+    """Claim due orders for a fold, and return their marks."""
     rows = await connection.execute(
         text(
             # Materialized: joined as a subquery it may be run again for each row, and each time
@@ -80,14 +72,14 @@ async def claim_orders(
 async def marks_of(
     connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Return these orders' due marks. With `to_write`, the marks stay locked."""
+    """Return these orders' due marks, locked with `to_write`."""
     return await run(connection, marks_in, orders, to_write=to_write)
 
 
 def marks_in(
     connection: PlainConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Return these orders' due marks. With `to_write`, the marks stay locked."""
+    """Return these orders' due marks, locked with `to_write`."""
     sql = "SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})"
     if to_write and connection.dialect != "sqlite":
         sql += " ORDER BY order_key FOR UPDATE"
@@ -96,7 +88,7 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the due marks that have not changed since the caller read them."""
+    """Return the due marks that are still unchanged."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
@@ -107,7 +99,7 @@ def next_due(connection: PlainConnection) -> Instant | None:
 
 
 async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
-    """Return the number of orders due at `now`. Counting stops at `enough`."""
+    """Return the number of due orders, at most `enough`."""
     row = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
@@ -124,9 +116,9 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Correct the due marks of the orders from `first` to `last`.
+    """Correct the due marks of a range of orders.
 
-    No other process may use the database, because a mark could be lost.
+    No other process may use the database.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
@@ -157,7 +149,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Make these orders due now, unless they become due by `beyond`."""
+    """Make these orders due now, unless due by `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -175,11 +167,11 @@ async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 Mark = tuple[str, Instant | None, int]
-"""Due mark of a folded order: reference, next due time, evidence's generation."""
+"""Due mark of a folded order: reference, time, generation."""
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Store the next due times of folded orders, except orders with new evidence."""
+    """Store folded orders' next due times, except after new evidence."""
     insert_rows(
         connection,
         table="order_due",

@@ -1,4 +1,4 @@
-"""POST /webhooks/{source}, the endpoint of every delivery. Compressed bodies are refused."""
+"""POST /webhooks/{source}, the endpoint of every delivery."""
 
 from collections.abc import Sequence
 from time import perf_counter

@@ -60,7 +60,7 @@ def _framed(item: Item) -> bytes:
 
 
 def items_in(records: bytes) -> Iterator[Item]:
-    """Yield the items of an inbox row. Raise DamagedRow for invalid frames."""
+    """Yield an inbox row's items. Raise DamagedRow for invalid frames."""
     at = 0
     while at < len(records):
         try:

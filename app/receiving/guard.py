@@ -1,5 +1,4 @@
-"""HTTP connection of the receiver, with deadlines, limits and strict framing. Ambiguous requests
-are refused (RFC 9112)."""
+"""The receiver's HTTP connection, with deadlines, limits and strict framing (RFC 9112)."""
 
 from __future__ import annotations
 
@@ -20,17 +19,17 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""Maximum bytes of answers that wait for a client to read."""
+"""Maximum bytes of answers that wait for a client."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""Maximum bytes of a request that are discarded after an early answer (RFC 9112, 9.6)."""
+"""Maximum discarded bytes after an early answer (RFC 9112, 9.6)."""
 
 KERNEL_BYTES: Final = 65_536
-"""Maximum bytes of answers that the kernel keeps for one client."""
+"""Maximum bytes of answers in the kernel for one client."""
 
 LAST_S: Final = 1.0
-"""Seconds for which an idle connection stays open after a stop."""
+"""Seconds for which an idle connection survives a stop."""
 
 MAX_PIPELINED: Final = 2
 """Maximum number of requests that wait on one connection, unverified."""
@@ -189,7 +188,7 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer all complete requests, then close the connection (RFC 9112, 9.6)."""
+        """Answer complete requests, then close the connection (RFC 9112, 9.6)."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -271,7 +270,7 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop the connection after answering running requests, and requests of the next second."""
+        """Stop the connection after its running requests."""
         if self._deaf or self._answers():
             super().shutdown()
             return
@@ -287,7 +286,7 @@ class GuardedConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def hang_up(self) -> None:
-        """Close the connection after an answer. The sender gets time to read the answer."""
+        """Close the connection after an answer."""
         if self._deaf or not self.cycle.more_body or self.transport.is_closing():
             self.transport.close()
             return
@@ -317,7 +316,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return the reason to close a slow client's connection, or None."""
+        """Return the reason to close a slow client's connection."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()

@@ -1,4 +1,4 @@
-"""Stored form of a delivery's headers: lines `name: value` in Latin-1, without credentials."""
+"""Stored form of headers: `name: value` in Latin-1, without credentials."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -43,7 +43,7 @@ def write_headers(
 
 
 def read_request(text: str, body: bytes = b"") -> Incoming:
-    """Return a request, rebuilt from its stored header lines and body."""
+    """Rebuild a request from its stored header lines and body."""
     method, url = "POST", ""
     headers = []
     for line in text.split("\n"):
@@ -69,7 +69,7 @@ def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, byt
 
 
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
-    """Return the phone numbers that a delivery names, as E.164 digits."""
+    """Return a delivery's phone numbers as E.164 digits."""
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:
         return []

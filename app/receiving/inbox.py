@@ -1,9 +1,4 @@
-"""The running inbox, which accepts deliveries and later stores them in the database.
-
-async with open_inbox(settings, purpose="serving") as inbox:
-    await inbox.queue.submit(received)               # a delivery enters the inbox
-    await inbox.append(ready)                        # and leaves it
-"""
+"""The running inbox, which accepts and later stores deliveries."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -46,7 +41,7 @@ from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
 
 TIDY_S: Final = 5.0
-"""Seconds for which an erasure waits for the deletion of read rows."""
+"""Maximum wait of an erasure for deleted rows, in seconds."""
 
 
 class Intake(NamedTuple):
@@ -147,7 +142,7 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return the reason why no delivery can be stored now, or None."""
+        """Return the reason why no delivery can be stored."""
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append_store.append, [append_store.TRIAL], LinkMemory())
@@ -351,7 +346,7 @@ class Inbox(inbox_store.InboxRows):
         return await self.database.on_snapshot(inbox_store.until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Save the damaged inbox file's readable unread rows, and rename the file.
+        """Save a damaged file's unread rows, and rename the file.
 
         The caller must then commit `go_on_without`.
         """

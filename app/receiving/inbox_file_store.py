@@ -1,4 +1,4 @@
-"""The inbox of an SQLite database: a file beside the database, with one writer."""
+"""Inbox of an SQLite database: a file with one writer."""
 
 import hashlib
 import os
@@ -41,12 +41,12 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
-"""Number of pages at which the file's write-ahead log is checkpointed."""
+"""Pages at which the write-ahead log is checkpointed."""
 
 SUFFIX: Final = ".inbox"
 
 CHECKED_BEFORE_SERVING: Final = 64 * MIB
-"""Maximum bytes of an inbox file that is checked before the first delivery."""
+"""Maximum bytes of a file that is checked at start."""
 
 ENVIRONMENT: Final = "environment"
 
@@ -79,7 +79,7 @@ class InboxFile:
 
     @cached_property
     def writer(self) -> Writer:
-        """Return the file's only writing connection. The caller must hold the serving lock."""
+        """Return the file's only writer, for the serving lock's holder."""
         return Writer(
             writing_engine(self._url),
             lock=None,
@@ -103,7 +103,7 @@ class InboxFile:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Open a read connection on one snapshot of the file. Raise StoreUnavailable on failure."""
+        """Open a connection on one snapshot. Raise StoreUnavailable on failure."""
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
@@ -161,7 +161,7 @@ class InboxFile:
         return identity
 
     async def make_way(self) -> None:
-        """Rename the rest of the file, so that a new file can be created."""
+        """Rename the rest of the file."""
         if "_reader" in vars(self):
             await self._reader.dispose()
         self._log.close()
@@ -171,7 +171,7 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Return whether the file is small enough for a check before the first acknowledgement."""
+        """Return whether a check of the file is quick."""
         return self.path.stat().st_size <= CHECKED_BEFORE_SERVING
 
     async def empty(self, position: int) -> bool:
@@ -201,7 +201,7 @@ class InboxFile:
 
 
 def facts_at(database: Path) -> FileFacts | None:
-    """Return a database's inbox file's own facts, or None if missing or unreadable."""
+    """Return the inbox file's own facts, if readable."""
     path = path_of(database)
     if not path.exists() or not path.stat().st_size:  # opening an empty file would delete its log
         return None

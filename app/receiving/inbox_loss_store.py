@@ -43,14 +43,14 @@ class Kept(NamedTuple):
 
 
 def kept_of(items: Sequence[Item]) -> Kept:
-    """Return an inbox row's number of deliveries, with the first and last arrival."""
+    """Return an inbox row's number of deliveries and arrivals."""
     arrivals = [item.received_at for item in items]
     count = sum(isinstance(item, Received) for item in items)
     return Kept(count, min(arrivals), max(arrivals))
 
 
 def refusal(lost: FoundGap) -> ConfigurationError:
-    """Return the error that refuses a start until a person accepts the loss."""
+    """Return the error that refuses a start after a loss."""
     return ConfigurationError(
         [
             f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back unchanged, or continue "
@@ -76,20 +76,20 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the note about the last row of the inbox file `identity`."""
+    """Return the note about the inbox file's last row."""
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
 
 
 class Noted(NamedTuple):
-    """Last row number in a note. `complete` is False after the machine's restart."""
+    """Last row number in a note."""
 
     last: int
     complete: bool
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Return a note's facts about the inbox file with this id."""
+    """Return a note's facts about this inbox file."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -135,26 +135,26 @@ def left(connection: PlainConnection) -> Left:
 
 
 def note_closed(connection: PlainConnection, last: int) -> None:
-    """Record a proper close of the inbox file. `last` is the last row's number."""
+    """Record a proper close of the inbox file."""
     inbox_store.put_counter(connection, inbox_store.CLOSED, last + 1)
 
 
 def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
-    """Record that the inbox file is open for writing. `last` is the last row's number."""
+    """Record that the inbox file is open for writing."""
     connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
     if inbox_store.position_of(connection) >= last:
         inbox_store.put_counter(connection, inbox_store.OPENED, now)
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Record a loss of the inbox for the next start. Return the gap."""
+    """Record a loss of the inbox for the next start."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Copy these rows to the database's inbox table, and record rows up to `up_to` as read."""
+    """Copy rows to the database and count them as read."""
     for _, *row in rows:
         connection.ask(inbox_store.KEEP, row)
     inbox_store.put_counter(
@@ -173,7 +173,7 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the readable row numbers above `after` in a damaged file."""
+    """Return the readable row numbers in a damaged file."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -195,7 +195,7 @@ _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the intact rows with these numbers: number, count, arrival, size and records."""
+    """Return the intact rows with these numbers."""
     found = []
     for number in numbers:
         try:
@@ -212,7 +212,7 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Return a file's fault, or None. `look` decides on a full check."""
+    """Return a file's fault, or None."""
     if not path.exists():
         return "is gone"
     if not path.stat().st_size:  # opening it would delete its log
@@ -243,10 +243,7 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap that the loss of these rows leaves.
-
-    `kept` has the number and arrival times of each row's deliveries.
-    """
+    """Return the gap that the loss of these rows leaves."""
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
     return FoundGap(
@@ -261,11 +258,7 @@ def loss_among(
 def loss_after(
     state: Left, *, detail: str, found: Collection[int], on_its_way: Duration, now: Instant
 ) -> FoundGap:
-    """Return the loss that a service finds at its start.
-
-    found       numbers of the readable unread rows
-    on_its_way  longest time from a delivery's arrival to its storage
-    """
+    """Return the loss that a service finds at its start."""
     if state.closed is not None and all(
         number in found for number in range(state.position + 1, state.closed + 1)
     ):
@@ -292,7 +285,7 @@ LOST_AS: Final = ".lost-"
 
 
 def move_aside(path: Path) -> Path | None:
-    """Rename the rest of a file and its write-ahead log. Return the new name, if any."""
+    """Rename the rest of a file and its log."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):

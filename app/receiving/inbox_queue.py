@@ -1,4 +1,4 @@
-"""Group commit: many requests share an inbox row, and every answer follows the commit."""
+"""Group commit: many requests share a row, answered after commit."""
 
 import asyncio
 from collections import deque
@@ -113,7 +113,7 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Refuse all waiting and further items. Call this method after the last write."""
+        """Refuse all waiting and further items."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()

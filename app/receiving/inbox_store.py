@@ -25,13 +25,13 @@ from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
 MOST_TRIES: Final = 3
-"""Number of failed readings after which a single record is set aside."""
+"""Failures after which a single record is set aside."""
 
 POSITION: Final = "inbox position"
-"""Counter in the database: number of the inbox file's last row that was read."""
+"""Counter with the last row that was read from the inbox file."""
 
 COVERED: Final = "inbox covered"
-"""Counter of inbox rows whose content is in the database's file."""
+"""Counter of inbox rows that the database's file contains."""
 
 RECORDS_READ: Final = "inbox records"
 
@@ -58,7 +58,7 @@ LAST_BACKUP: Final = "last backup"
 """Counter with the last backup's time in microseconds, which compose.yaml sets, too."""
 
 IDENTITY: Final = "inbox"
-"""Name of the fact with the id of the inbox file."""
+"""Name of the fact with the inbox file's id."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -66,11 +66,9 @@ _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 class Unread(NamedTuple):
     """One unread row of the inbox.
 
-    holds     number of records in the row
-    items     content of the row; None if damaged
-    in_file   whether the row is in the inbox file and not in the table
-    taken_by  id of the claim on the row, if any
-    tries     number of expired claims on the row
+    items    content of the row; None if damaged
+    in_file  whether the row is in the inbox file and not in the table
+    tries    number of expired claims on the row
     """
 
     seq: int
@@ -100,12 +98,12 @@ class Suspect(NamedTuple):
 
 
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
-    """Ask the receiver to delete the inbox file's read rows up to this number."""
+    """Ask the receiver to delete read rows."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
 
 
 def tidied(connection: PlainConnection) -> int:
-    """Return the row number up to which all traces are deleted."""
+    """Return the row number up to which traces are deleted."""
     return counter(connection, TIDIED)
 
 
@@ -128,7 +126,7 @@ class Progress(NamedTuple):
 
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
-    """Insert one inbox row with these items. Return the row's number and size in bytes."""
+    """Insert one inbox row. Return its number and size in bytes."""
     row = inbox_row(items)
     ((seq,),) = connection.ask(KEEP, row)
     return seq, len(row[-1])
@@ -155,10 +153,7 @@ KEEP_HELD: Final = statement(
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next inbox rows after a number, at least one, up to both limits.
-
-    With `in_file`, the connection reads the inbox file and not the table.
-    """
+    """Return the next inbox rows, up to both limits."""
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -196,7 +191,7 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Record that everything read from the inbox is in the database's file."""
+    """Record that the database's file contains everything read."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
@@ -281,12 +276,7 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """Facts that the inbox file stores about itself.
-
-    last_commit      time of the database's newest recorded commit
-    deleted          number of the last deleted row
-    records_deleted  number of records in all deleted rows
-    """
+    """Facts that the inbox file stores about itself."""
 
     identity: str
     last_commit: int
@@ -295,7 +285,7 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make this file the database's inbox file, with all rows unread."""
+    """Make this file the inbox file, with all rows unread."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
@@ -306,7 +296,7 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Record rows up to the file's last deleted row as read."""
+    """Record rows up to the last deleted row as read."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -318,7 +308,7 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the database lacks commits that the inbox file recorded."""
+    """Return the gap if recorded commits are missing."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -344,7 +334,7 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap, ending at `now` at the latest. A future beginning is corrected."""
+    """Return the gap, ending at `now` at the latest."""
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
@@ -358,10 +348,7 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the gap of commits missing since a backup replaced the database, if any.
-
-    If the replaced database's `last` commit is None, the gap extends to `now`.
-    """
+    """Return the gap of commits since a restored backup."""
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
         noted = max(file.last_commit, now if last is None else last)
@@ -381,7 +368,7 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return a gap if the inbox file is missing or replaced."""
+    """Return a gap for a missing or replaced inbox file."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -416,7 +403,7 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Return up to `limit` single records, oldest first, either set aside or not."""
+    """Return up to `limit` single records, oldest first."""
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
 
@@ -444,10 +431,7 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
 
 
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
-    """Set a record aside until a person requests a reading. Return False for a claimed record.
-
-    The orders in `orders` are held until then.
-    """
+    """Set a record aside for a person. Return False if claimed."""
     found = connection.ask(
         "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
         "WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
@@ -457,8 +441,7 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """Delete a single record in the storing transaction. Return False under another reader's
-    claim."""
+    """Delete a single record. Return False under another reader's claim."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
         (one.seq, one.taken_by or ""),
@@ -513,10 +496,7 @@ class InboxRows:
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Return the oldest unread rows, at least one, up to both limits.
-
-        With `brought`, return only rows of a restored backup.
-        """
+        """Return the oldest unread rows, up to both limits."""
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
         if rows or file is None:
@@ -530,7 +510,7 @@ class InboxRows:
         return await self._database.on_snapshot(_progress)
 
     async def kept_bytes(self) -> int:
-        """Return the bytes of the inbox file's rows that were read but not deleted."""
+        """Return the bytes of read but undeleted rows."""
         file = self._file
         if file is None:
             return 0
@@ -550,7 +530,7 @@ class InboxRows:
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the number of unread records and the numbers of the last rows."""
+        """Return the unread records' number and the last rows' numbers."""
         file, asked_before = self._file, -1
         while True:
             # The position first, so that rows read meanwhile are still counted.
@@ -601,7 +581,7 @@ def last_number(connection: PlainConnection) -> int:
 
 
 def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
-    """Return the counts of the rows above `after`, up to `up_to`."""
+    """Return the counts of the rows between two numbers."""
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
         "WHERE seq > ? AND seq <= ?",

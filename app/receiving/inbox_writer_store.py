@@ -1,5 +1,4 @@
-"""The receiver's side of the inbox, which writes rows and deletes read rows on SQLite. A deleted
-row's content must be in the database's file."""
+"""The receiver's side of the inbox, which writes rows."""
 
 import asyncio
 from collections import deque
@@ -40,10 +39,10 @@ ROOM_FLOOR: Final = 4_096
 """Minimum bytes of disk space reserved for each unread record's rows, leaf and ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Maximum bytes of read rows that are deleted with a new row."""
+"""Maximum bytes of rows deleted with a new row."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
-"""Maximum bytes of read rows that are deleted while no sender waits."""
+"""Maximum bytes of rows deleted while no sender waits."""
 
 
 class InboxWriter:
@@ -231,7 +230,7 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Record at the service's end that the database's write-ahead log was lost."""
+        """Record that the database's write-ahead log was lost."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)

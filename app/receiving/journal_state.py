@@ -29,13 +29,10 @@ class JournalState:
     """State of the journal of erasures.
 
     path        file of the journal; None without the setting
-    begun       whether this database has a journal
     problem     reason why the journal cannot be used, with the remedy, or None
-    pending     number of lines that are not carried out in this database yet
-    waits       reasons why these lines wait, with the remedies
+    waits       reasons why pending lines wait, with the remedies
     torn        whether the last line was cut short
     restricted  number of restricted items, which an erasure could not delete yet
-    next_end    end of the next restriction, if known
     """
 
     path: Path | None
@@ -49,7 +46,7 @@ class JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return the number, reasons and earliest time of long-waiting lines in the journal."""
+    """Return number, reasons and earliest time of long-waiting lines."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]

@@ -1,4 +1,4 @@
-"""Request of a stored delivery, rebuilt for another address, with limits for each person."""
+"""Request of a stored delivery, rebuilt for another address."""
 
 from typing import Final, NamedTuple
 
@@ -39,9 +39,9 @@ SHOWN_WITHIN: Final = HOUR
 async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
-    """Raise UsageError if a person would see too many phone numbers within an hour.
+    """Raise UsageError for too many phone numbers within an hour.
 
-    A body or full bundle counts as one number. `more` is the number of further phone numbers.
+    A body or full bundle counts as one phone number.
     """
     if not proved(who):
         return

@@ -1,4 +1,4 @@
-"""Holds on orders whose payment can belong to another shop on the provider account."""
+"""Holds on orders whose payment can belong to another shop."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Number of a source's latest events that are searched for foreign payments."""
+"""Number of latest events that are searched for foreign payments."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "
@@ -40,7 +40,7 @@ _NOBODYS: Final = (
 
 
 def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at: Instant) -> None:
-    """Hold the orders of new payments that can belong to another shop."""
+    """Hold orders whose new payment can belong to another shop."""
     paying = [
         event
         for event in events

@@ -1,4 +1,4 @@
-"""Learn how many pieces of work fit into a short transaction."""
+"""Learn how much work fits into a short transaction."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,11 +17,7 @@ _GROWTH: Final = 2
 
 
 class Pace:
-    """Learned number of pieces for one transaction.
-
-    first  number in the first transaction
-    most   maximum number
-    """
+    """Learned number of pieces for one transaction."""
 
     def __init__(self, *, first: int, most: int) -> None:
         self.size = min(first, most)

@@ -1,4 +1,4 @@
-"""Orders found by phone number, through keyed digests. Phone numbers are not stored."""
+"""Orders found by phone number, through keyed digests."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,10 +11,7 @@ from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""Note about a phone number: digest, kind, subject, and first time.
-
-The kind `order`, `delivery` or `recipient` determines the subject.
-"""
+"""Note about a phone number: digest, kind, subject, time."""
 
 RECIPIENT: Final = "recipient"
 """Kind of a note about a payment's recipient."""
@@ -37,7 +34,7 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return a note that links a phone number's digest with an order or delivery."""
+    """Return a phone number's note for an order or delivery."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
@@ -56,13 +53,13 @@ def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:
-    """Return up to `limit` orders with this digest of a phone number."""
+    """Return the orders with this phone number's digest."""
     rows = await connection.execute(text(_ORDERS), {"digest": digest, "limit": limit})
     return [row[0] for row in rows]
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return the deliveries without an order with this digest of a phone number."""
+    """Return the deliveries without an order with this digest."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -93,7 +90,7 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """Return the orders with a recipient's phone number, by payment in a statement."""
+    """Return the orders with a payment recipient's phone number."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -129,10 +126,7 @@ async def claim_key(connection: AsyncConnection, name: bytes) -> bool:
 
 
 async def is_other_key(connection: AsyncConnection, used: str | None, name: bytes) -> bool:
-    """Return whether the database uses another phone key.
-
-    `used` is the name of the key in use; None to look at stored digests.
-    """
+    """Return whether the database uses another phone key."""
     return await has_other_keys(connection, name) if used is None else used != name.hex()
 
 
@@ -161,7 +155,7 @@ async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[P
 async def old_notes(
     connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
 ) -> list[PhoneNote]:
-    """Return up to `limit` notes older than `before`, beginning behind `after`."""
+    """Return notes older than `before`, beginning behind `after`."""
     digest, kind, thing, _ = after or (b"", "", "", 0)
     rows = await connection.execute(
         text(

@@ -79,13 +79,7 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """Everything that is needed to read the inbox.
-
-    sources      configured sources, by name
-    environment  environment of this instance
-    holding      functions that hold and release orders
-    claimant     this reader's claims on inbox rows
-    """
+    """Everything that is needed to read the inbox."""
 
     context: AppContext
     inbox: Inbox
@@ -257,10 +251,7 @@ class Reader:
 async def read_some(
     reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
 ) -> int:
-    """Store the content of the next inbox rows. Return the number of rows.
-
-    With `brought`, only rows in the database are read.
-    """
+    """Store the content of the next inbox rows."""
     inbox, writer = reading.inbox, reading.context.database.writer
     drained = reading.context.signals.drained
     pace = pace or _pace(reading.context.database)

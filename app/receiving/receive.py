@@ -60,7 +60,7 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Log of the reasons for 503 answers, once a minute at most."""
+    """Log of the reasons for 503 answers, once a minute."""
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None
@@ -87,13 +87,7 @@ LEAST_SECRET_END: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver:
-    """Everything that is needed to receive deliveries.
-
-    rejected_body_bytes  maximum bytes of a rejected body that are stored
-    rejection_rate       limits on storing rejections
-    unsigned             limits on unsigned requests
-    ages                 deliveries rejected for their age
-    """
+    """Everything that is needed to receive deliveries."""
 
     sources: Mapping[str, Source]
     queue: InboxQueue
@@ -143,7 +137,7 @@ class Rejected(NamedTuple):
 
 
 async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
-    """Verify and store one request. Return the answer after the commit, without any exception."""
+    """Verify and store one request. Return the answer after the commit."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)

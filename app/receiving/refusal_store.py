@@ -1,4 +1,4 @@
-"""Stored rejections: refused deliveries with their reason and bytes, up to a size limit."""
+"""Stored rejections: refused deliveries, up to a size limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,13 +31,12 @@ _ROW_OVERHEAD = 400
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests beyond an unsigned source's limit, which are only counted."""
+"""Verdict on requests beyond an unsigned source's limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Rejected request, or several that are only counted. `size` and `digest` describe the whole
-    body."""
+    """Rejected request, or several that are only counted."""
 
     delivery_id: str
     received_at: Instant
@@ -113,7 +112,7 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest rejection's time if in the future, otherwise `now`."""
+    """Return the latest future rejection's time, or `now`."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -122,7 +121,7 @@ def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def redate_rejections(connection: PlainConnection, now: Instant) -> int:
-    """Set future rejections' arrival to `now`. Return the number of changed rejections."""
+    """Set future rejections' arrival to `now`. Return the number."""
     take_lock(connection, REFUSING)
     rows = connection.ask(
         "UPDATE rejections SET received_at=? WHERE id >= ? AND received_at > ? RETURNING id",
@@ -140,7 +139,7 @@ async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejec
 
 
 async def newest_rejections(connection: AsyncConnection, source: str, *, limit: int) -> list[str]:
-    """Return the ids of a source's latest stored rejections, newest first."""
+    """Return a source's latest rejections' ids, newest first."""
     rows = await connection.scalars(
         select(_REJECTIONS.c.id)
         .where(_REJECTIONS.c.source == source)
@@ -153,7 +152,7 @@ async def newest_rejections(connection: AsyncConnection, source: str, *, limit: 
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
-    """Return stored rejections with their bytes, beginning behind the id `after`."""
+    """Return the stored rejections after the id `after`."""
     listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
     rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]

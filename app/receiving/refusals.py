@@ -36,10 +36,7 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Use up an amount of the allowance. Return whether enough was left.
-
-        `now` is the time of a monotonic clock, in seconds.
-        """
+        """Use up an allowance. Return whether enough was left."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -60,7 +57,7 @@ class RejectionRate:
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
     def decide(self, address: str) -> Decision:
-        """Decide on storing another rejection from this address, and use up the allowance."""
+        """Decide on one more rejection, and use up the allowance."""
         now = self._clock()
         if not self._of(network_of(address), now).take(now):
             return "too_many"
@@ -78,7 +75,7 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return an address's network for allowances: the IPv4 address, or the IPv6 /64."""
+    """Return an address's IPv4 address or IPv6 /64 network."""
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
     try:
@@ -90,7 +87,7 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Number of groups of senders' networks, which take turns in questions to a provider."""
+"""Number of groups of senders, which take turns in questions."""
 
 
 def lane_of(address: str) -> int:
@@ -119,7 +116,7 @@ REFUSALS: Final = 3
 """Number of rejections in a row that raise the alarm."""
 
 BODIES: Final = 2
-"""Minimum number of different bodies among the rejections that raise the alarm."""
+"""Minimum number of different rejected bodies for the alarm."""
 
 KEPT: Final = 100
 """Maximum number of remembered rejected bodies for each source."""
@@ -127,7 +124,7 @@ KEPT: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class RefusedBody:
-    """Body that was rejected for its age. The problem is the last reason."""
+    """Body that was rejected for its age."""
 
     times: int = 0
     last: Instant = EARLIEST
@@ -135,7 +132,7 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Deliveries that one receiver has rejected for their age, by source."""
+    """Deliveries rejected for their age, by source."""
 
     def __init__(self) -> None:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
@@ -152,7 +149,7 @@ class RefusedAges:
         at: Instant,
         problem: str,
     ) -> None:
-        """Count a genuine delivery whose timestamp is too old or too new."""
+        """Count a genuine delivery with a wrong timestamp."""
         bodies = self._sources.setdefault(source, OrderedDict())
         body = bodies.setdefault(digest, RefusedBody())
         body.times, body.last, body.problem = body.times + 1, at, problem

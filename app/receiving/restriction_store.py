@@ -8,11 +8,7 @@ from reconcile.instants import Instant
 
 
 class RestrictionRow(NamedTuple):
-    """One restriction, as stored.
-
-    look_at  time of the next check
-    erasure  time of the last erasure that needed the restriction
-    """
+    """One restriction, as stored."""
 
     kind: str
     thing: str
@@ -80,14 +76,14 @@ def restrictions_of_deliveries(
 def due_restrictions(
     connection: PlainConnection, now: Instant, *, limit: int
 ) -> list[RestrictionRow]:
-    """Return up to `limit` restrictions to check again, the longest waiting first."""
+    """Return restrictions to check again, the longest waiting first."""
     return [RestrictionRow(*row) for row in connection.ask(_DUE, (now, limit))]
 
 
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return the number of restrictions, the first end, and the next check's time."""
+    """Return the number of restrictions, first end and next check."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 
@@ -110,13 +106,13 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that this erasure has restricted for another reason than bookkeeping."""
+    """Return an order that this erasure restricted, except for bookkeeping."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found
 
 
 class PendingLine(NamedTuple):
-    """Unfinished line of the journal of erasures. `why` is a code, or ""."""
+    """Unfinished line of the journal of erasures."""
 
     number: int
     since: Instant

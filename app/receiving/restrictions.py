@@ -1,5 +1,4 @@
-"""Restricted data, which an erasure may not delete yet. Only finance and claims may use restricted
-data."""
+"""Restricted data, which only finance and claims may use."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -106,7 +105,7 @@ def restricted_orders(
 def restricted_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> dict[str, Restriction]:
-    """Return each restricted delivery's restriction, or its order's, by delivery id."""
+    """Return each delivery's own or its order's restriction."""
     rows = restriction_store.restrictions_of_deliveries(connection, deliveries)
     return {delivery: restriction_of(row) for delivery, row in rows}
 

@@ -1,4 +1,4 @@
-"""Verify stored rejections again after a correction. Genuine rejections become deliveries."""
+"""Verify stored rejections again after a correction."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -122,10 +122,7 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return the result that `reverify` would have, without any change.
-
-    The verdicts in `accepted` are the former verdicts.
-    """
+    """Return the result that `reverify` would have, without any change."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -148,10 +145,7 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Return the number of rejections that would be accepted now.
-
-    The range includes `since` and excludes `until`.
-    """
+    """Return the number of rejections that would be accepted now."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:

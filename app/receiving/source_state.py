@@ -1,4 +1,4 @@
-"""State of each source, found from its last deliveries and rejections."""
+"""State of each source, from its last deliveries and rejections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ LOOKED_AT: Final = 200
 """Number of latest deliveries of a source among which payments are searched."""
 
 PAYMENTS: Final = 20
-"""Number of latest payment events by which a source's state is judged."""
+"""Number of payment events by which a source is judged."""
 
 EXPLAINED: Final = 3
 """Number of latest rejections that are examined for an explanation."""
@@ -54,7 +54,6 @@ class SourceState:
 
     since        beginning of the state, or last accepted delivery (`quiet`); None for the remaining
                  states
-    last         arrival of the last readable delivery, if any
     do           instruction for people, if something must be done
     explanation  result of the signature check, if made
     """

@@ -1,4 +1,4 @@
-"""Times of each source's last deliveries, and counts of rejections for each hour."""
+"""Each source's last deliveries, and hourly counts of rejections."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
-"""Number of hours for which the counts of rejections are kept."""
+"""Number of hours for which counts of rejections are kept."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
@@ -49,7 +49,7 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Store the times of the sources' last deliveries, and count rejections.
+    """Store the sources' last deliveries, and count rejections.
 
     The caller must hold the lock LINKING.
     """
@@ -116,7 +116,7 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set future times of the last deliveries, and of the counter `also`, to `now`."""
+    """Set future times of deliveries and one counter to `now`."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -126,7 +126,7 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return each source's arrivals, by name. Too large unsigned bodies are not counted."""
+    """Return each source's arrivals, by name."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -158,7 +158,7 @@ _REFUSED: Final = (
 
 
 def last_read(connection: PlainConnection, source: str, *, until: Instant) -> Instant | None:
-    """Return the arrival of a source's last readable delivery up to `until`."""
+    """Return the last readable arrival of a source."""
     rows = connection.ask(_LAST_READ, (source, until, _ANSWERS))
     return Instant(rows[0][0]) if rows else None
 
@@ -173,14 +173,14 @@ _LAST_READ: Final = (
 def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return the number of rejections in the hours from `since` to `until`."""
+    """Return the number of rejections in a span of hours."""
     return _counted(connection, _REFUSED_IN, sources, since, until)
 
 
 def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return the number of unsigned requests above the limit in these hours."""
+    """Return the number of refused unsigned requests above the limit."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 
@@ -215,7 +215,7 @@ class LastEvent(NamedTuple):
 def last_events(
     connection: PlainConnection, sources: Collection[str], *, looked_at: int
 ) -> dict[str, list[LastEvent]]:
-    """Return the latest deliveries of each source, newest first, by source."""
+    """Return each source's latest deliveries, newest first."""
     return {
         source: [
             LastEvent(Instant(row[0]), bool(row[1]), bool(row[2]), bool(row[3]), bool(row[4]))

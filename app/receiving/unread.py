@@ -1,4 +1,4 @@
-"""Alarm about accepted deliveries that could not be read. No ledger includes such deliveries."""
+"""Alarm about accepted deliveries that could not be read."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ ENOUGH: Final = 1000
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:
-    """Return the alarm about unreadable deliveries, from their numbers by source."""
+    """Return the alarm about unreadable deliveries, if any."""
     count = sum(sources.values())
     if not count:
         return None

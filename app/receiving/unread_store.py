@@ -1,4 +1,4 @@
-"""Unreadable messages from a provider, with the values that name orders or payments."""
+"""Unreadable messages, with values that name orders or payments."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -31,7 +31,7 @@ def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) 
 
 
 def forget_unread(connection: PlainConnection, deliveries: Collection[str]) -> set[str]:
-    """Delete the stored values of these messages. Return the orders concerned."""
+    """Delete these messages' values. Return the orders concerned."""
     if not deliveries or not any_unread(connection):
         return set()
     rows = select_rows(connection, sql=_OF_DELIVERIES, values=deliveries)
@@ -52,7 +52,7 @@ EMPTIED: Final = (
     "AND NOT EXISTS (SELECT 1 FROM links WHERE links.reference = unread_values.value "
     "AND links.source = unread_values.source)"
 )
-"""SQL statement that deletes emptied messages' values. Values that name a known order stay."""
+"""SQL statement that deletes emptied messages' values."""
 
 
 def any_unread(connection: PlainConnection) -> bool:
@@ -65,7 +65,7 @@ def is_unread(connection: PlainConnection, delivery: str) -> bool:
 
 
 def orders_named(connection: PlainConnection, messages: Sequence[UnreadMessage]) -> set[str]:
-    """Return the known orders that these messages name, even through a payment."""
+    """Return the known orders that these messages name."""
     names = {
         name
         for each in messages
@@ -102,7 +102,7 @@ _WITH: Final = (
 
 
 def problems_of(connection: PlainConnection, deliveries: Collection[str]) -> Mapping[str, str]:
-    """Return the reason why each delivery could not be read, by delivery id."""
+    """Return each delivery's reading problem, by delivery id."""
     rows = select_rows(connection, sql=_PROBLEMS, values=deliveries) if deliveries else []
     return {row[0]: row[1] for row in rows}
 

@@ -1,4 +1,4 @@
-"""Values in an unreadable message that can be references of orders or payments."""
+"""Values in an unreadable message that can be references."""
 
 import hashlib
 import json
@@ -29,11 +29,7 @@ _DEEPEST: Final = 3
 def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
-    """Return the values of an unreadable request that can name an order or payment.
-
-    source  configured source of the request; None if removed
-    item    bytes of one event, if the body has several
-    """
+    """Return an unreadable request's values that can be references."""
     if incoming.body.startswith(TRIAL) or (source is not None and not source.vouches):
         return frozenset()
     found: set[str] = set()

@@ -1,5 +1,4 @@
-"""Limits of the receiver on requests that nobody signs. Requests with a known reference have a
-separate allowance."""
+"""Limits of the receiver on requests that nobody signs."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -17,36 +16,36 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Maximum bytes per minute of stored requests without a known reference."""
+"""Maximum bytes of unknown unsigned requests per minute."""
 
 PER_REFERENCE: Final = 10
-"""Maximum number of requests with one known reference in a minute."""
+"""Maximum number of requests per minute with one reference."""
 
 MAX_REFERENCES: Final = 100_000
 """Maximum number of remembered references, which take about 20 MiB."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Maximum number of a request's values that are compared with known references."""
+"""Maximum number of a request's values compared with references."""
 
 MAX_UNASKED: Final = 100_000
-"""Maximum number of a source's events about which the provider was never asked."""
+"""Maximum number of a source's events without any question."""
 
 EVERY_S: Final = 1.0
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Maximum age of the references that are loaded at a start."""
+"""Maximum age of the references loaded at a start."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Overlap of two searches for references, because records commit out of order."""
+"""Overlap of two searches for late references."""
 
 LOOK_S: Final = 1.0
 """Seconds between two searches for references. A customer needs longer to type a PIN."""
 
 
 class UnsignedAllowance:
-    """Limits of one receiver on unsigned requests, by a monotonic clock."""
+    """One receiver's limits on unsigned requests."""
 
     def __init__(self, rate: RejectionRate, *, clock: Callable[[], float] = monotonic) -> None:
         self._rate, self._clock = rate, clock
@@ -57,7 +56,7 @@ class UnsignedAllowance:
         self._noted: dict[str, float] = {}
 
     def name(self, references: Iterable[tuple[str, str]]) -> None:
-        """Remember references of sessions and payments, given as source and reference."""
+        """Remember references of sessions and payments."""
         for each in references:
             self._named.setdefault(each, None)
         while len(self._named) > MAX_REFERENCES:
@@ -93,10 +92,7 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return the number of a source's refused requests since the last log line.
-
-        Return 0 if that line is less than a second old.
-        """
+        """Return a source's refused requests since the last log line."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0

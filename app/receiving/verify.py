@@ -1,4 +1,4 @@
-"""Verification of a delivery's signature, age, account and environment, and the later reading."""
+"""Verification and later reading of a delivery."""
 
 import hashlib
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class RefusedDelivery:
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Return the reason to reject a request, or None for an acceptable request.
+    """Return the reason to reject a request, or None.
 
-    For a handshake, return a ProviderReply. `now` is the request's arrival.
+    For a handshake, return a ProviderReply.
     """
     refusal = source.verify(incoming, now=now)  # 3, 4
     if refusal is not None:
@@ -53,10 +53,7 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, even an unreadable event.
-
-    `source` is None if no longer configured.
-    """
+    """Return an arrival for each event of an accepted request."""
     kept, body = read_request(received.headers), received.body
     private = source is not None and source.private_query
     digest = digest_of(body, "" if private else kept.url)
@@ -117,7 +114,7 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """Return a URL without secret values, for storage until the request is read."""
+    """Return a URL without secret values."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
@@ -131,7 +128,7 @@ def readable_url(source: Source, url: str) -> str:
 
 
 def digest_of(body: bytes, url: str) -> str:
-    """Return the SHA-256 of a request's body, or of the query without a body."""
+    """Return the SHA-256 of a request's body, or its query."""
     content = body or url.partition("?")[2].encode("latin-1", "replace")
     return hashlib.sha256(content).hexdigest()
 
@@ -139,9 +136,9 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """Return the stored form of a request's headers, method and URL.
+    """Return the stored form of headers, method and URL.
 
-    A URL with a possible secret is left out. `private` names headers with possible tokens.
+    A URL with a possible secret is left out.
     """
     return write_headers(
         incoming.headers,

@@ -1,5 +1,4 @@
-"""Simulated provider with a seed, a clock and real HTTP. Only the signing code is shared with the
-receiver."""
+"""Simulated provider with a seed, a clock and real HTTP."""
 
 __all__ = (
     "listening",

@@ -1,4 +1,4 @@
-"""Forward requests from a tunnel or a provider, unchanged, to another address."""
+"""Forward requests unchanged to another address."""
 
 from collections.abc import Callable
 from typing import Final
@@ -25,10 +25,7 @@ OnExchange = Callable[[Recorded, Exchange], None]
 def build_listener(
     forward: str, *, client: httpx2.AsyncClient, on_exchange: OnExchange
 ) -> Starlette:
-    """Return an application that forwards requests.
-
-    `on_exchange` is called with each request and its answer.
-    """
+    """Return an application that forwards requests."""
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 
     async def hand_on(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Play scripts of newly signed events, and compare the ledgers with the expected ones."""
+"""Play scripts of events, and compare the resulting ledgers."""
 
 import json
 import re
@@ -27,7 +27,7 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Step of a script: a provider's event, or a record for the API."""
+    """Script's step: a provider's event or an API record."""
 
     at: Instant
     source: str = ""
@@ -37,7 +37,7 @@ class ScriptStep:
     record: Record | None = None
 
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
-        """Return the event's body. `moved` converts moments in the script to moments of play."""
+        """Return the event's body."""
         return "".join(
             each
             if isinstance(each, str)
@@ -48,7 +48,7 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Events, records and signers for one order. `expected` is the ledger at `ends_at`."""
+    """Events, records and signers for one order."""
 
     order: str
     steps: tuple[ScriptStep, ...]
@@ -142,7 +142,7 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Return the address for a source's events. With several sources, each has a path."""
+        """Return the address for a source's events."""
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 

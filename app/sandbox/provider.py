@@ -1,5 +1,4 @@
-"""Simulated provider, which opens payment sessions and plays their scenarios. Each idempotency key
-opens one session."""
+"""Simulated provider, which opens payment sessions and plays their scenarios."""
 
 import json
 import os
@@ -55,8 +54,7 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """Events that really happened to one order at the simulated provider. `session` is the latest
-    session."""
+    """Events of one order at the simulated provider."""
 
     money: Money
     session: sessions.CheckoutSession
@@ -97,10 +95,7 @@ def payment_outcome(happenings: list[Happening], payment: str) -> str:
 
 
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
-    """Return the order's outcome that a correct receiver must state in the end.
-
-    `order` is the order's price.
-    """
+    """Return the order's correct final outcome. `order` is the price."""
     if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
     doubted = {h.payment for h in happenings if h.contradicted}
@@ -139,7 +134,7 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """True outcomes of all orders at the simulated provider. `changes` counts changes."""
+    """True outcomes of all orders at the simulated provider."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -165,7 +160,7 @@ class TruthBook:
         self.changes += 1
 
     def to_json(self) -> bytes:
-        """Return the true outcomes as a JSON list, one order per line."""
+        """Return the true outcomes as JSON, one order per line."""
         lines = ",\n".join(self._texts[order] for order in sorted(self._texts))
         return f"[{lines}]\n".encode()
 
@@ -180,7 +175,7 @@ def event_body(
     event_id: str,
     copy: scenarios.Copy = "true",
 ) -> bytes:
-    """Return the body of a scenario's event. Every copy except `true` has a wrong amount."""
+    """Return the body of a scenario's event."""
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -210,7 +205,7 @@ def _figures(money: Money) -> dict[str, Any]:
 
 
 def exact_json(value: Any) -> str:
-    """Return a value as JSON with exact Decimals. Raise TypeError for floats."""
+    """Return exact JSON for Decimals. Raise TypeError for floats."""
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, dict):
@@ -231,7 +226,7 @@ class TruthFile:
         self._lock = anyio.Lock()
 
     async def flush(self) -> None:
-        """Update the file of true outcomes. Raise OSError for a failed write."""
+        """Update the outcome file. Raise OSError for a failed write."""
         async with self._lock:
             if self._path is None or self._written == self._book.changes:
                 return
@@ -296,11 +291,7 @@ TRUTH_PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxAnswer:
-    """Answer to a session request, with status 201.
-
-    replayed  whether the answer repeats an earlier answer
-    dropped   whether the connection closes without the answer
-    """
+    """Answer to a session request, with status 201."""
 
     body: bytes
     replayed: bool = False
@@ -317,7 +308,7 @@ class Counts:
 
 
 class Provider:
-    """Simulated provider with all sessions of a run. A `fault` stops all further scenarios."""
+    """Simulated provider with all sessions of a run."""
 
     def __init__(
         self,
@@ -341,8 +332,7 @@ class Provider:
         self._tasks: TaskGroup | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
-        """Play the sessions' scenarios in a task group. Raise OSError for an unwritable outcome
-        file."""
+        """Play the sessions' scenarios. Raise OSError for an unwritable file."""
         await self.truth_file.flush()
         self._tasks = tasks
         tasks.start_soon(self._keep_truth)
@@ -426,7 +416,7 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Update the file of true outcomes, or set `fault` on failure."""
+        """Update the outcome file, or set `fault` on failure."""
         try:
             await self.truth_file.flush()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Table of the sixteen scenarios: acts of the simulated customer and network."""
+"""Table of the sixteen scenarios."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ rest   the order's amount less a third
 """
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""Kind of a delivered copy: unchanged, with another amount, or changed after signing."""
+"""Kind of delivered copy: true, wrong amount, or tampered."""
 
 Start = Literal["opening", "expiry"]
 
@@ -52,8 +52,6 @@ class Scenario:
     """Scenario that the simulated provider can play.
 
     ending        last two digits of the phone numbers that select the scenario
-    story         text of the customer's page
-    steps         events in order of time
     refusals      number of 503 answers before a session request is accepted
     drops_answer  whether the first request's connection closes without an answer
     """
@@ -227,5 +225,5 @@ SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for
 
 
 def scenario_for(phone: str | None) -> Scenario:
-    """Return the scenario for a phone number's last two digits, by default 01."""
+    """Return the scenario for a phone number, by default 01."""
     return SCENARIOS.get((phone or "")[-2:], SCENARIOS["01"])

@@ -54,7 +54,7 @@ _PAGE = """<!doctype html>
 
 
 def checkout_page(session: sessions.CheckoutSession) -> str:
-    """Return the HTML page of a session, without the phone number."""
+    """Return a session's HTML page, without the phone number."""
     asked, scenario = session.asked, session.scenario
     texts = {
         "reference": session.reference,
@@ -84,10 +84,7 @@ class DroppingProtocol(HttpToolsProtocol):
 
 
 class DroppedConnection(Response):
-    """Response that closes the connection without an answer.
-
-    Within the client's process, ConnectionAbortedError is raised instead.
-    """
+    """Response that closes the connection without an answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         extension = (scope.get("extensions") or {}).get(EXTENSION)
@@ -115,8 +112,7 @@ def build_sandbox(
 ) -> Starlette:
     """Return the simulated provider's web application.
 
-    clock, sleep  time source and waiting function, which must share one time
-    transport     receives the deliveries instead of the network
+    `clock` and `sleep` must share one time.
     """
     clock = clock or SystemClock()
     client = webhook_sender.webhook_client(settings, transport)
@@ -170,10 +166,7 @@ async def serve_sandbox(
     port: int = DEFAULT_PORT,
     listener: socket | None = None,
 ) -> None:
-    """Serve the application until SIGTERM or SIGINT. Raise PortTaken for a used port.
-
-    `listener` is a socket already bound to host and port.
-    """
+    """Serve until SIGTERM or SIGINT. Raise PortTaken for a used port."""
     config = uvicorn.Config(
         app,
         host=host,

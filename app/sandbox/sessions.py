@@ -1,4 +1,4 @@
-"""Checkout sessions of the simulated provider, with idempotency keys and checks of requests."""
+"""Checkout sessions of the simulated provider."""
 
 import json
 import random
@@ -25,7 +25,7 @@ from reconcile.money import Money, MoneyError, from_major, is_currency
 
 
 FieldProblem = tuple[str, str]
-"""Path of a request's faulty field, and a sentence with a valid value."""
+"""Faulty field's path, and a sentence with a valid value."""
 
 
 class RefusalError(Exception):
@@ -157,7 +157,7 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """Merchant's request for a payment session. The money is the whole order's."""
+    """Merchant's request for a payment session."""
 
     order: str
     money: Money
@@ -167,10 +167,7 @@ class SessionRequest:
 
 
 def read_json(body: bytes) -> Any:
-    """Return a JSON document's content, with Decimal numbers.
-
-    Raise ValueError for invalid JSON. Repeated names, NaN and deep nesting are refused.
-    """
+    """Return JSON content with Decimal numbers. Raise ValueError for invalid JSON."""
     try:
         document = json.loads(
             body.decode("utf-8"),
@@ -199,7 +196,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def request_digest(document: Any) -> str:
-    """Return a digest of a JSON document. Notation and order do not matter."""
+    """Return a digest that ignores the JSON's notation and order."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -224,7 +221,7 @@ def _number_text(value: Decimal) -> str:
 
 
 def check_request(document: Any) -> SessionRequest | list[FieldProblem]:
-    """Return a session request from a JSON document, or a list of all problems."""
+    """Return a JSON document's session request, or all problems."""
     problems = [
         (path, sentence) for path, right, sentence in _FIELDS if not right(_at(document, path))
     ]

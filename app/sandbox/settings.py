@@ -20,7 +20,7 @@ SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # 
 """Default signing secret of a sandbox, which is public."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
-"""Number of time units within which every scenario ends. Sessions must not expire earlier."""
+"""Number of time units within which every scenario ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +86,12 @@ class SandboxSettings:
 
 
 def is_live_token(token: str) -> bool:
-    """Return whether a token resembles a live token, in upper or lower case."""
+    """Return whether a token resembles a live token."""
     return SessionApi().refuses(token, environment="sandbox")
 
 
 def is_absolute_http(url: str) -> bool:
-    """Return whether a text is an absolute http or https URL of 2,048 characters at most."""
+    """Return whether a text is an absolute HTTP URL."""
     # urlsplit drops tabs and line ends, so they are refused first.
     if not (len(url) <= 2048 and url.isascii() and url.isprintable() and " " not in url):
         return False

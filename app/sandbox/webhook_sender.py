@@ -1,4 +1,4 @@
-"""Deliver signed events to the receiver, and repeat them until an acknowledgement."""
+"""Deliver signed events, and repeat them until acknowledged."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -26,8 +26,7 @@ class WebhookSigner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """Delivery of the simulated provider, with signed and sent body. The receiver must refuse
-    different bodies."""
+    """Delivery of the simulated provider, with signed and sent body."""
 
     event_id: str
     signed: bytes
@@ -39,7 +38,7 @@ class Parcel:
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:
-        """Return whether this status ends the delivery. None means no answer."""
+        """Return whether this status ends the delivery."""
         if status is None:
             return False
         return 200 <= status < 300 or (self.tampered and 400 <= status < 500)

@@ -1,5 +1,4 @@
-"""Store published checkpoints, and the state of the witnesses that cosign them. Publications are
-never deleted."""
+"""Published checkpoints, and the state of their witnesses."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -12,8 +11,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Ways to publish a checkpoint without a witness. `published` means under
-/.well-known/tallyhook/."""
+"""Ways to publish a checkpoint without a witness."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest published checkpoint, and the last publication's time."""
+    """Return the largest published checkpoint's size and last publication."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -111,7 +109,7 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the smallest checkpoint over a leaf with `quorum` of these witnesses' cosignatures."""
+    """Return the smallest checkpoint over a leaf with enough cosignatures."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -125,7 +123,7 @@ async def first_cosigned_over(
 async def last_cosigned(
     connection: AsyncConnection, *, witnesses: Collection[str], quorum: int
 ) -> int:
-    """Return the size of the largest checkpoint with `quorum` cosignatures; 0 without one."""
+    """Return the largest cosigned checkpoint's size; 0 without one."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE way IN :witnesses "
@@ -140,13 +138,10 @@ async def last_cosigned(
 class WitnessState:
     """Known state of one witness.
 
-    witness      verifier key of the witness
     size         size of the largest cosigned checkpoint; 0 without one
     cosigned_at  time of the cosignature, by the witness's clock
-    next_at      earliest time of the next request
     failures     number of failed requests since the last cosignature
     since        time of the first of these failed requests
-    problem      code for the last failure, or None
     """
 
     witness: str

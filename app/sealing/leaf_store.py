@@ -27,7 +27,7 @@ from reconcile.transparency.merkle import Hash, leaf_hash
 Members = dict[str, Any]
 
 READING: Final = "reading"
-"""Kind of a leaf about a delivery that was read again."""
+"""Kind of leaf for a delivery that was read again."""
 
 
 class Sealable(NamedTuple):
@@ -80,7 +80,7 @@ class Leaf(NamedTuple):
     hash: Hash
 
     def members(self) -> Members:
-        """Parse the leaf's document. Raise ValueError for anything but a JSON object."""
+        """Parse the leaf's document. Raise ValueError without a JSON object."""
         found = json.loads(self.document)
         if not isinstance(found, dict):
             raise ValueError("not an object")
@@ -91,10 +91,7 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Check whether an order's first leaf is older than the instant's UTC day.
-
-    A first leaf of the kind `reading` counts as older.
-    """
+    """Check whether an order began before the instant's UTC day."""
     at = chain[0].members().get("at") if chain else None
     return at is None or at // DAY < instant // DAY
 
@@ -140,7 +137,7 @@ class Kind:
         return subject.startswith(f"{self.name}:") if self.numbered else ":" not in subject
 
     def subject(self, key: str | int) -> str:
-        """Return a row's subject: its id, or a text such as `revision:7`."""
+        """Return a row's subject, such as `revision:7`."""
         return f"{self.name}:{key}" if self.numbered else str(key)
 
     def key(self, subject: str) -> str | int:
@@ -250,7 +247,7 @@ _PARTS: Final = [
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a `reading` leaf: the delivery's present event and order."""
+    """Return a `reading` leaf's content: present event and order."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -261,7 +258,7 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the delivery's id from a `delivery` or `reading` leaf's subject."""
+    """Return the delivery's id from a leaf's subject."""
     return subject.split(":")[1] if ":" in subject else subject
 
 
@@ -326,7 +323,7 @@ _DELIVERY_COLUMNS: Final = (
 )  # fmt: skip
 
 AUDIT_COLUMNS: Final = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
-"""Columns with the content of an audit entry. A further column is `order_key`."""
+"""Columns with the content of an audit entry."""
 
 DELIVERY: Final = Kind(
     name="delivery",

@@ -1,4 +1,4 @@
-"""Find rows that have no leaf in the sealed log yet."""
+"""Find rows without a leaf in the sealed log."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ MARKS_AT_ONCE: Final = 256
 ALL: Final = 2**62
 
 SWEPT: Final = "sealed ids"
-"""Prefix of names in the table `meta` for a sweep's last searched id."""
+"""Prefix of `meta` names for a sweep's last id."""
 
 SEALED: Final = "sealed"
-"""Prefix of the counter with the number of a kind's last sealed row."""
+"""Prefix of counters with a kind's last sealed number."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries with a new event or order, so that the log seals the change."""
+    """Mark changed deliveries so that the log seals the change."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -76,7 +76,7 @@ async def log_size(connection: AsyncConnection) -> int:
 
 
 async def find_unsealed(connection: AsyncConnection, *, limit: int) -> Unsealed:
-    """Return about `limit` rows that have no leaf in the log yet."""
+    """Return about `limit` rows without a leaf."""
     await run(connection, settle)
     found = Unsealed(size=await log_size(connection))
     rows: dict[str, leaf_store.Sealable] = {}
@@ -186,7 +186,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return the subjects without a leaf, whose data must not be deleted."""
+    """Return the unsealed subjects, whose data must stay."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -200,7 +200,7 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Return the number of rows that wait for a leaf, up to `enough`."""
+    """Return the number of unsealed rows, at most `enough`."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -224,7 +224,7 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of the rows with these subjects. Missing rows are left out."""
+    """Return the present content of the rows with these subjects."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
@@ -233,7 +233,7 @@ async def rows_to_seal(
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of deliveries that were read again, by `reading` subject."""
+    """Return the content of deliveries that were read again, by subject."""
     deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {

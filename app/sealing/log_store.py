@@ -27,7 +27,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
-"""Ranges of hashes in the Merkle tree: level, first position, end position."""
+"""Ranges of Merkle tree hashes: level, first, end position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing. `signed` is None if the round only deletes marks."""
+    """Result of one round of sealing."""
 
     found: Unsealed
     book: OrderBook
@@ -52,7 +52,7 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Extend the log by one round's leaves. Return False after another process's round."""
+    """Extend the log. Return False after another process's round."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -108,7 +108,7 @@ async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) 
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
-    """Load the stored hashes in these ranges. Missing hashes are left out."""
+    """Load the stored hashes in these ranges."""
     merged: list[tuple[int, int, int]] = []
     for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
         if merged and merged[-1][0] == level and start <= merged[-1][2]:
@@ -143,7 +143,7 @@ _CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at
 async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
-    """Return the newest checkpoint, or the newest at the instant `until`."""
+    """Return the newest checkpoint, optionally as of `until`."""
     newest = select(_CHECKPOINTS).order_by(_CHECKPOINTS.c.size.desc()).limit(1)
     if until is not None:
         newest = newest.where(_CHECKPOINTS.c.at <= until)
@@ -200,7 +200,7 @@ class Identity:
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return the log's number of leaves at the replacement of an earlier origin."""
+        """Return the log's size at an earlier origin's replacement."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -208,7 +208,7 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows in the table `meta` that have the log's origins."""
+"""Names of the `meta` rows with the log's origins."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
@@ -259,7 +259,7 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Give the log a new origin for all further checkpoints. No sealer may run meanwhile."""
+    """Give the log a new origin. No sealer may run meanwhile."""
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
     await connection.execute(
@@ -279,7 +279,7 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store a new signing key. The former key's endorsement is in hex."""
+    """Store a new signing key."""
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

@@ -1,4 +1,4 @@
-"""Store the pseudonyms of orders in log leaves. Only a sealer changes the rows."""
+"""Store the pseudonyms of orders in log leaves."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,17 +28,12 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in the table `meta` of the secret for salts. The secret never leaves the database."""
+"""Name of the salt secret, which never leaves the database."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NamedOrder:
-    """Pseudonym of an order in the log's leaves.
-
-    leaves  number of the order's leaves
-    last    number of the order's newest leaf, or None
-    fresh   whether the database has no row for the order yet
-    """
+    """Pseudonym of an order in the log's leaves."""
 
     number: int
     order: str
@@ -152,7 +147,7 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret for the parts' salts, if a leaf has needed the secret."""
+    """Return the secret for the parts' salts, if any."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -160,7 +155,7 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Delete an order's key, so that nobody can link the pseudonym to the order."""
+    """Delete an order's key, so that nobody identifies the order."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -175,7 +170,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return the leaves about each delivery's event, the first leaf first."""
+    """Return the leaves about each delivery, first leaf first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)

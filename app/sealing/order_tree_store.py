@@ -1,5 +1,4 @@
-"""Store the daily tree of all orders: hashes and changes. The row in `order_trees` is written
-last."""
+"""Store the daily tree of all orders: hashes and changes."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ def _tree_of(row: Sequence[Any]) -> SealedTree:
 async def newest_tree(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SealedTree | None:
-    """Return the newest tree of all orders, or the newest at the instant `until`."""
+    """Return the newest tree, optionally as of `until`."""
     newest = select(_TREES).order_by(_TREES.c.number.desc()).limit(1)
     if until is not None:
         newest = newest.where(_TREES.c.at <= until)
@@ -54,7 +53,7 @@ async def newest_tree(
 async def all_trees(
     connection: AsyncConnection, *, after: Instant | None = None
 ) -> list[SealedTree]:
-    """Return all trees of all orders, or the trees after an instant, oldest first."""
+    """Return all trees, optionally after an instant, oldest first."""
     trees = select(_TREES).order_by(_TREES.c.number)
     if after is not None:
         trees = trees.where(_TREES.c.at > after)
@@ -71,7 +70,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store each order's number of leaves in the log of this size."""
+    """Store each order's number of leaves."""
     insert_rows(
         connection,
         table="order_states",
@@ -84,7 +83,7 @@ def keep_states(
 def keep_hashes(
     connection: PlainConnection, size: int, bits: int, hashes: Sequence[order_tree.Keyed]
 ) -> None:
-    """Store the hashes of groups of orders for the log of this size."""
+    """Store the hashes of groups of orders."""
     insert_rows(
         connection,
         table="order_nodes",
@@ -95,7 +94,7 @@ def keep_hashes(
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Store a tree of all orders. Return False after another process's tree."""
+    """Store a tree. Return False after another process's tree."""
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -125,7 +124,7 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return these groups' stored hashes for the log of this size, without empty groups."""
+    """Return these groups' stored hashes, without empty groups."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
@@ -138,7 +137,7 @@ _NEWEST_STATES: Final = (
 
 
 async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterator[Rows]:
-    """Yield every order's commitment, leaf count and newest leaf for this log size."""
+    """Yield every order's commitment, leaf count and newest leaf."""
     async for rows in stream(connection, _NEWEST_STATES, at_once=AT_ONCE, values={"size": size}):
         yield rows
 
@@ -146,7 +145,7 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
-    """Return an order's entry in a tree, and the path to the root."""
+    """Return an order's entry in a tree, with its path."""
     members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:
