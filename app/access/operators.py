@@ -18,7 +18,7 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records by the machine's owner without an operator."""
+"""Author of records that the machine's owner makes without an operator."""
 
 SERVICE_AUTHOR: Final = "service"
 

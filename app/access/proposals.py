@@ -248,9 +248,9 @@ def check_reason(
     needed: bool = True,
     countries: Collection[str] = (),
 ) -> None:
-    """Raise UsageError if a text is not acceptable as a person's reason.
+    """Raise UsageError for an unusable reason.
 
-    With the calling codes in `countries`, phone numbers without a plus sign are found.
+    The calling codes in `countries` help find phone numbers.
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):

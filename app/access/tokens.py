@@ -78,7 +78,7 @@ async def issue_token(
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Reading permission that each further personal scope needs."""
+"""Further scopes of personal tokens, with the needed reading permission."""
 
 
 async def issue_own_token(

@@ -79,7 +79,7 @@ _JPEG_SIZE: Final = re.compile(
 """Pattern of a JPEG frame header (ITU-T T.81, B.2.2): precision, lines, columns."""
 
 PDF_END_BYTES: Final = 4096
-"""Size of a PDF's searched end, in bytes."""
+"""Number of bytes at a PDF's end to search."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,

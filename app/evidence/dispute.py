@@ -144,7 +144,7 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state, with a partial loss, in words."""
+        """Return the dispute's state in words."""
         part = "" if self.still_lost is None else f" in part: {self.still_lost} remains lost"
         return STATE_WORDS[self.state] + part
 

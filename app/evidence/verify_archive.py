@@ -32,7 +32,7 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Maximum seconds that a bundle's instant can lie ahead."""
+"""Maximum seconds by which a bundle's instant can lie in the future."""
 
 # --- the archive ---------------------------------------------------------------------------------
 

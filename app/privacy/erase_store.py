@@ -1,4 +1,4 @@
-"""Read and empty an erasure's rows, and copy the journal."""
+"""Read and empty the rows of an erasure."""
 
 import json
 import re

@@ -39,7 +39,7 @@ def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Return the event rows and deliveries of erasable reasons."""
+    """Return the events whose reasons an erasure must delete."""
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
         if reason != DOT and (not is_code(reason) or masking.touches(reason)):

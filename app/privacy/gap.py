@@ -86,7 +86,7 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError for an unaccepted gap, or UsageError without a gap."""
+    """Raise ConfigurationError for an unaccepted gap, and UsageError for a needless acceptance."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]

@@ -35,7 +35,7 @@ class TrailEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acts:
-    """Kind of act in both a table and the audit trail."""
+    """Kind of act that a table and the audit trail both store."""
 
     rows: str
     of_row: Callable[..., tuple[str, Facts]]

@@ -219,7 +219,7 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Postpone the question about an event without a new arrival."""
+    """Postpone an event's next question, except after a new arrival."""
     await connection.execute(
         sa.update(_CONFIRMATIONS)
         .where(_is(taken.event))

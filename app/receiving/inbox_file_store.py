@@ -161,7 +161,7 @@ class InboxFile:
         return identity
 
     async def make_way(self) -> None:
-        """Rename the rest of the file."""
+        """Rename the remains of a lost file."""
         if "_reader" in vars(self):
             await self._reader.dispose()
         self._log.close()

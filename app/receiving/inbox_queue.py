@@ -1,4 +1,4 @@
-"""Group commit: many requests share a row, answered after commit."""
+"""Group commit: many requests share one inbox row and one commit."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ PATIENCE_S: Final = 2.5
 """Maximum seconds for writing a batch; providers wait five seconds, perhaps for two batches."""
 
 FAULTS: Final = 3
-"""Number of successive failed batches that make the store faulty."""
+"""Successive failed batches after which the store counts as faulty."""
 
 SPACING_S: Final = 0.005
 """Minimum seconds between two commits while several deliveries wait."""

@@ -43,7 +43,7 @@ TIDY: Final = "inbox tidy"
 """Name of the counter of inbox rows whose traces an erasure wants deleted."""
 
 TIDIED: Final = "tidied"
-"""Counter in the inbox file: last row with deleted traces."""
+"""Counter with the last row whose traces were deleted."""
 
 BEAT: Final = "reader beat"
 """Counter with the time of a reader's last heartbeat."""
@@ -52,7 +52,7 @@ CLOSED: Final = "inbox closed"
 """Counter of the closed inbox file's last row, plus one; 0 while open."""
 
 OPENED: Final = "inbox opened"
-"""Counter with the last time at which the inbox file was opened empty."""
+"""Counter with the last opening of an empty inbox file."""
 
 LAST_BACKUP: Final = "last backup"
 """Counter with the last backup's time in microseconds, which compose.yaml sets, too."""
@@ -510,7 +510,7 @@ class InboxRows:
         return await self._database.on_snapshot(_progress)
 
     async def kept_bytes(self) -> int:
-        """Return the bytes of read but undeleted rows."""
+        """Return the size of rows that were read but not deleted."""
         file = self._file
         if file is None:
             return 0

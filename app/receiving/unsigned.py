@@ -38,7 +38,7 @@ NAMED_FOR: Final[Duration] = ASK_FOR
 """Maximum age of the references loaded at a start."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Overlap of two searches for late references."""
+"""Overlap of two successive searches for references."""
 
 LOOK_S: Final = 1.0
 """Seconds between two searches for references. A customer needs longer to type a PIN."""

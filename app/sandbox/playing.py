@@ -27,7 +27,7 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Script's step: a provider's event or an API record."""
+    """Step of a script: a provider's event or an API record."""
 
     at: Instant
     source: str = ""

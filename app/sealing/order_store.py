@@ -28,7 +28,7 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name of the salt secret, which never leaves the database."""
+"""Name of the secret for salts, which never leaves the database."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,7 +170,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return the leaves about each delivery, first leaf first."""
+    """Return each delivery's leaves, oldest first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)
