@@ -47,8 +47,7 @@ def api_routes(
     proposals: Callable[[], Proposals],
     elsewhere: Elsewhere,
 ) -> list[Route]:
-    """Return all routes of the API and of the published log. `checkout` is None if checkout is not
-    configured."""
+    """Return all routes of the API and of the published log."""
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)
     owners = (

@@ -1,7 +1,4 @@
-"""The ASGI application.
-
-It answers deliveries and probes from the start, and loads the rest of the API when needed.
-"""
+"""The ASGI application. Most of the API is loaded when needed."""
 
 from __future__ import annotations
 
@@ -78,8 +75,7 @@ def build_application(
     failed: Callable[[str], None],
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application. The application neither opens nor closes the objects passed
-    in."""
+    """Return the ASGI application."""
     deliveries = [
         Route("/webhooks/{source}", webhooks),
         Route("/webhooks/{source}/", webhooks),  # as some people register it

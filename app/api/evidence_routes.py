@@ -25,10 +25,8 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of an evidence bundle in an answer. Typical bundles have 100 KiB."""
 
 AT_ONCE: Final = 1
-"""Maximum number of evidence bundles, and of letters, that are built at a time."""
 
 MOST_S: Final = 120.0
 """Time limit for building one evidence bundle, in seconds."""

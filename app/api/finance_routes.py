@@ -1,7 +1,4 @@
-"""The read-only API of finance: imports, matches, breaks, decisions and closed months.
-
-Answers equal the JSON output of the commands.
-"""
+"""The read-only API of finance: imports, matches, breaks and closed months."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing

@@ -51,7 +51,7 @@ class ReleaseAsked:
 
 
 class LogRoutes:
-    """Endpoints of deliveries, notifications to the shop, held orders and the log's witnesses."""
+    """Endpoints of deliveries, notifications, held orders and witnesses."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the API, built from the list of operations."""
+"""The OpenAPI 3.1 description of the API."""
 
 import inspect
 import json

@@ -79,18 +79,18 @@ Document = TypeVar("Document", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Document]):
-    """An answer with status 200: the document to return and additional headers."""
+    """An answer with status 200."""
 
     document: Document
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Created(Answer[Document]):
-    """An answer with status 201: the document to return and additional headers."""
+    """An answer with status 201."""
 
 
 class Accepted(Answer[Document]):
-    """An answer with status 202: the document to return and additional headers."""
+    """An answer with status 202."""
 
 
 STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
@@ -136,7 +136,7 @@ class Operation:
         return () if asked is None else query_parameters(asked)
 
     def allows(self, role: str) -> bool:
-        """Return whether a person with this role may call the operation."""
+        """Check if a person with this role may call the operation."""
         allowed: Any = {**MAY_READ, **MAY}
         return self.may is None or role in allowed[self.may]
 
@@ -164,7 +164,7 @@ class QueryParameter:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words that the parameter accepts; empty if any text is accepted."""
+        """Return the accepted words; empty if any text is accepted."""
         if self.kind is bool:
             return ("true", "false")
         if get_origin(self.kind) is Literal:
@@ -219,13 +219,11 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Interface for checking callers' tokens. The interface also states this instance's limits and
-    the age of unread deliveries."""
+    """Checks of callers' tokens, limits, and age of unread deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:
-        """Return this instance's maximum values for query parameters. The keys are parameter
-        names."""
+        """Return this instance's maximum values, by parameter name."""
         ...
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
@@ -239,10 +237,10 @@ class Gate(Protocol):
 
 
 class ApiRoute(Route):
-    """One path of the API, with an operation for each HTTP method."""
+    """One path of the API, with its operations."""
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
-        """Build the route of one path. `served` has the owner of each endpoint."""
+        """Build the route of one path."""
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {
             each.method: (each, owner) for each, owner in served.items()
@@ -326,7 +324,7 @@ def _saying(behind: int) -> dict[str, str]:
 
 
 def role_missing(operator: Holder) -> ApiProblem:
-    """Build the problem 403 for a person whose role does not permit the operation."""
+    """Build the problem 403 for a missing role."""
     return ApiProblem(
         403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
     )

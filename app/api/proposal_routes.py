@@ -1,5 +1,4 @@
-"""The API of proposals, and of the decisions on proposals. A proposal waits for the approval of a
-second person."""
+"""The API of proposals, which wait for a second person's approval."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ class ProposalsAsked:
 
 
 class ProposalRoutes:
-    """Endpoints of proposals. The code of proposals is loaded at the first request."""
+    """Endpoints of proposals."""
 
     def __init__(self, context: AppContext, load: Loaded) -> None:
         self._context = context

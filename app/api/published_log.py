@@ -1,4 +1,4 @@
-"""Public answers about the log: keys, signed checkpoints, and proofs. Callers need no token."""
+"""Public answers about the log: keys, signed checkpoints, and proofs."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ AT_ONCE: Final = 2
 """Maximum number of requests that read the log at a time."""
 
 MAX_DIGITS: Final = 18
-"""Maximum digits of a log size in an address. Such a number fits into 64 bits."""
+"""Maximum digits of a log size in an address."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
 
@@ -44,7 +44,7 @@ class PublishedLog:
         ]
 
     async def overview(self, request: Request) -> Response:
-        """Return the log's name, the addresses of the other answers, and every key, newest last."""
+        """Return the log's name, the answers' addresses, and every key."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
@@ -82,8 +82,7 @@ class PublishedLog:
         return PlainTextResponse(found.note, headers=_CACHE)
 
     async def cosigned(self, request: Request) -> Response:
-        """Return the newest checkpoint that enough witnesses have signed, in the format C2SP
-        tlog-cosignature."""
+        """Return the newest checkpoint that enough witnesses have signed."""
         try:
             async with self._limiter:
                 note = await cosigned_checkpoint(self._context)

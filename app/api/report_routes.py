@@ -45,7 +45,7 @@ MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes of a journal in an answer: about 100,000 transactions."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Maximum bytes of a request body with matching rules. JSON escapes can double the rules' size."""
+"""Maximum bytes of a request body with matching rules."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
 
@@ -304,7 +304,7 @@ class _Written:
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the file's bytes in parts. Several callers can read the file at the same time."""
+        """Yield the file's bytes in parts."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part

@@ -1,5 +1,4 @@
-"""Parser of the parameters and JSON bodies of API requests. Each mistake is answered with a
-sentence that explains it."""
+"""Parser of the parameters and JSON bodies of API requests."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -64,7 +63,7 @@ def _is_utf8(path: bytes | None) -> bool:
 
 
 def bearer_token(request: Request) -> str:
-    """Return the bearer token of the request, or "" if the request has none."""
+    """Return the request's bearer token, or ""."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
@@ -98,7 +97,7 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return the value of a query parameter; None if the value is missing or empty."""
+    """Return a query parameter's value; None for a missing or empty value."""
     return composed(request.query_params.get(name, "")) or None
 
 
@@ -213,7 +212,6 @@ _REFERENCE_FORMS = (
 
 
 MAX_TENDERS = 20
-"""Maximum number of tenders of an order. Most orders have one or two."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
 """Pattern of a tender's kind. A card number does not fit the pattern."""

@@ -1,5 +1,4 @@
-"""The API for the shop's programs: orders' ledgers, facts from the shop, the outcome feed, and the
-start of payments."""
+"""The API for the shop's programs: orders, outcomes and payments."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -100,8 +99,7 @@ class FeedAsked:
 
 
 class Api:
-    """Endpoints of orders and of the outcome feed. This class also checks the tokens of all
-    callers."""
+    """Endpoints of orders and of the outcome feed."""
 
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
         self._context = context
@@ -268,7 +266,7 @@ class CheckoutDocument(TypedDict):
 
 
 class Checkouts:
-    """Endpoint that starts payments. The client is None if checkout is not configured."""
+    """Endpoint that starts payments."""
 
     def __init__(self, context: AppContext, client: CheckoutClient | None) -> None:
         self._context = context

@@ -1,5 +1,4 @@
-"""JSON Schemas derived from the types of the API's documents. The module `reconcile.documents`
-explains these types."""
+"""JSON Schemas derived from the types of the API's documents."""
 
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
@@ -26,8 +25,7 @@ _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"
 
 
 class Schemas:
-    """Collection of the schemas of all requested documents. Each schema is named like its type
-    without `Document`."""
+    """Collection of the schemas of all requested documents."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
@@ -96,7 +94,7 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return an example value that the schema allows. Raise KeyError if a part has no example."""
+    """Return an example value that the schema allows."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

@@ -1,5 +1,4 @@
-"""The API with which operators list, assign and dismiss unallocated payments. Operators use their
-own tokens."""
+"""The API with which operators list, assign and dismiss unallocated payments."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,5 +1,4 @@
-"""The command `tallyhook demo`: the whole system on one machine, with a simulated provider and
-shop."""
+"""The command `tallyhook demo`: the whole system on one machine."""
 
 import asyncio
 import json
@@ -55,10 +54,10 @@ AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
 
 PATIENCE_S: Final = 300.0
-"""Maximum seconds to wait for one condition, such as the delivery of all events."""
+"""Maximum seconds to wait for one condition."""
 
 ANSWER_S: Final = 30.0
-"""Maximum seconds to wait for one HTTP answer. The machine may be busy."""
+"""Maximum seconds to wait for one HTTP answer."""
 
 AGAIN: Final = (429, 503)
 """HTTP statuses after which a call is repeated, as Retry-After says."""
@@ -66,15 +65,13 @@ AGAIN: Final = (429, 503)
 LOOK_S: Final = 0.1
 
 SAME_MOMENT_S: Final = 1.0
-"""Seconds after which a Ctrl-C has reached every process of the terminal."""
 
 Ready = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """Addresses of the service and of the simulated provider, and the token for the service's
-    API."""
+    """Addresses and API token of the demo's service and provider."""
 
     service: str
     provider: str
@@ -87,7 +84,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """Result of one scenario: the order's ledger, and what really happened at the provider."""
+    """Result of one scenario: the ledger, and the provider's truth."""
 
     scenario: Scenario
     ledger: dict[str, Any]
@@ -95,8 +92,7 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Return whether the ledger has the right outcome and amounts. An unresolved order's
-        amounts are not compared."""
+        """Check if the ledger has the right outcome and amounts."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -166,7 +162,7 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register all orders and open all sessions. Return the last session's expiry time."""
+    """Register all orders and open all sessions."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 
@@ -215,7 +211,7 @@ async def wait_for_end(
 
 
 async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
-    """Return every scenario's ledger together with what really happened at the provider."""
+    """Return every scenario's ledger with the provider's truth."""
     truths = (await call(http, "GET", f"{party.provider}/sandbox/truth")).json()
     by_order = {entry["order"]: entry for entry in truths}
     played = []
@@ -230,7 +226,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Check that every order's published outcome equals the outcome in its ledger."""
+    """Check that the published outcomes equal the ledgers' outcomes."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
@@ -238,7 +234,7 @@ async def published_as_folded(
 
 
 async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
-    """Return the number of deliveries with each verdict, from the service's metrics."""
+    """Return the number of deliveries with each verdict."""
     text = (await call(http, "GET", f"{party.service}/metrics")).text
     counts = {}
     for line in text.splitlines():
@@ -250,14 +246,13 @@ async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
 
 
 BACKLOG = 128
-"""Maximum number of connections that can wait while a server is starting."""
 
 STOP_S = 15.0
-"""Seconds within which a process must end; after this time, the process is killed."""
+"""Seconds after which a stopping process is killed."""
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Return a socket that listens on the loopback address, at the wanted port or any free port."""
+    """Return a socket on the loopback address."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -278,8 +273,7 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def inherited(number: int) -> socket.socket:
-    """Return the listening socket of an inherited file descriptor. Raise UsageError for any
-    other."""
+    """Return the listening socket of an inherited file descriptor."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -292,8 +286,7 @@ def inherited(number: int) -> socket.socket:
 
 
 class Child:
-    """Child process `python -m app WORDS…` that serves a socket of this process. Use it with `async
-    with`."""
+    """Child process that serves a socket of this process."""
 
     def __init__(
         self,
@@ -341,7 +334,7 @@ class Child:
         await end_of(process, within_s=STOP_S, component=self.name)
 
     def check(self) -> None:
-        """Raise UnreachableError, with the end of the process's log, if the process has ended."""
+        """Raise UnreachableError, with the log's end, after the process's end."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
             why = why_ended(self._process.returncode)
@@ -355,11 +348,11 @@ class Child:
 PATH: Final = "/payments/outcomes"
 
 SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
-"""Secret with which the demo signs notifications. Do not use this secret elsewhere."""
+"""Secret with which the demo signs notifications."""
 
 
 class ShopSeen:
-    """Endpoint of the demo's shop, which stores the notifications that it receives."""
+    """Endpoint of the demo's shop."""
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -381,7 +374,7 @@ class ShopSeen:
         return Response(status_code=204)
 
     async def knows(self, played: Sequence[Played]) -> bool:
-        """Return whether the last notification about each order agrees with the order's ledger."""
+        """Check if every order's last notification agrees with its ledger."""
         ledgers = [each.ledger for each in played]
         return all(
             self._last.get(ledger["order"], {}).get(word) == ledger[word]
@@ -400,7 +393,7 @@ class _ShopServer(uvicorn.Server):
 
 @asynccontextmanager
 async def listening(seen: ShopSeen, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve the shop's endpoint on this socket while the block runs."""
+    """Serve the shop's endpoint on this socket."""
     application = Starlette(routes=[Route(PATH, seen.outcome, methods=["POST"])])
     config = uvicorn.Config(application, lifespan="off", log_config=None, access_log=False)
     server = _ShopServer(config)
@@ -457,7 +450,7 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Run the work and return its exit code, or a signal's exit code after a signal."""
+        """Run the work and return its exit code, or a signal's."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):

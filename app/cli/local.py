@@ -1,5 +1,4 @@
-"""Commands for local testing. `trigger` sends test events. `listen` forwards the requests that it
-receives."""
+"""Commands for local testing: `trigger` and `listen`."""
 
 from __future__ import annotations
 
@@ -30,7 +29,6 @@ SERVE: Final = "http://127.0.0.1:8080"
 
 DEFAULT_PORT: Final = 8085
 MAX_SHOWN: Final = 300
-"""Maximum number of characters of an HTTP answer that are printed."""
 
 
 ToOption = Annotated[
@@ -42,7 +40,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Allow an address outside
 
 @asynccontextmanager
 async def sending() -> AsyncIterator[httpx2.AsyncClient]:
-    """Open the HTTP client that forwards requests. Tests replace this function."""
+    """Open the HTTP client that forwards requests."""
     from app.core.http import outgoing_client
     from app.core.recorded import SEND_LIMIT_S
 

@@ -1,5 +1,4 @@
-"""The command `tallyhook` with its subcommands, help and error reports. Large modules are imported
-inside the commands, so that `--help` is fast."""
+"""The command `tallyhook` with its subcommands, help and error reports."""
 
 import os
 import sys
@@ -65,7 +64,7 @@ SECTIONS: Final = {
     "Evidence and personal data": ("evidence", "log", "audit", "erase", "privacy"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }
-"""Sections of `tallyhook --help`, with their commands in the order of use."""
+"""Sections of `tallyhook --help`, with their commands."""
 
 _WHOLE: Final = 1_000
 
@@ -73,10 +72,10 @@ _THE_LIBRARY_SAYS: Final = "Value error, "
 
 
 class Commands(TyperGroup):
-    """Command group whose help lists each command with its whole first sentence."""
+    """Command group whose help shows whole first sentences."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands for the help, in sections for the whole application."""
+        """Write the list of commands for the help."""
         sections = SECTIONS if ctx.parent is None else {"Commands": tuple(self.commands)}
         for title, names in sections.items():
             with formatter.section(title):
@@ -180,7 +179,7 @@ for name, group in GROUPS.items():
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command and return its exit code. Errors are printed as sentences."""
+    """Run one command and return its exit code."""
     printing.show_what_lacks()
     try:
         code = _typed(words)
@@ -214,7 +213,7 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with only the first word's command or group, or with all commands."""
+    """Return an application with only the first word's command."""
     alone = copy(application)
     alone.registered_commands = [
         each
@@ -250,8 +249,7 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report an internal error and return the exit code. The error's message may contain phone
-    numbers, so only its type is printed."""
+    """Report an internal error without its message, which can contain phone numbers."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)

@@ -79,14 +79,14 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a copy of the row with the times in one text converted to the zone."""
+    """Return the row with one text's times in the zone."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a copy of the row with one time converted to the zone."""
+    """Return the row with one time in the zone."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -149,8 +149,7 @@ class Format(StrEnum):
 
 
 def show_what_lacks() -> None:
-    r"""Make the output streams escape characters that the terminal cannot encode, such as
-    `\u6771`."""
+    """Make the output streams escape characters that they cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(errors="backslashreplace")
@@ -162,7 +161,7 @@ def _in_utf_8() -> None:
 
 
 def print_file(text: str) -> None:
-    """Print a file's content as UTF-8, whatever encoding the terminal has."""
+    """Print a file's content as UTF-8."""
     _in_utf_8()
     print(text, end="" if text.endswith("\n") else "\n")
 
@@ -202,7 +201,7 @@ JsonOption = Annotated[
 def sharing(
     options: Callable[..., None], *, without: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces a command's `**options` by another function's parameters."""
+    """Return a decorator that adds another function's parameters."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -243,18 +242,17 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
 def emit_up_to(
     limit: int, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format
 ) -> None:
-    """Print rows in this format. Add a note if more rows may follow the `limit`."""
+    """Print rows in this format."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
         note(f"There may be more than {these(rows)}: raise --limit.")
 
 
 ROWS_OF_DOCUMENT: Final = 50
-"""Maximum number of table rows for one part of a document."""
 
 
 def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
-    """Print the last 50 rows as a table, and the number of earlier rows."""
+    """Print the last 50 rows and the number of earlier rows."""
     emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
     if len(rows) > ROWS_OF_DOCUMENT:
         print(
@@ -269,7 +267,7 @@ def these(rows: Sequence[Any]) -> str:
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print a document as JSON. The format jsonl puts it on one line."""
+    """Print a document as JSON."""
     print(json_text(value, indent=None if form is Format.jsonl else 2))
 
 
@@ -281,13 +279,13 @@ def printed(value: Mapping[str, Any], form: Format) -> bool:
 
 
 def members(value: Mapping[str, Any]) -> None:
-    """Print a document as a table that has one row for each member."""
+    """Print a document as a table of its members."""
     rows = [{"what": name.replace("_", " "), "value": each} for name, each in value.items()]
     emit(rows, columns=("what", "value"), form=Format.table)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON. Characters that could control a terminal are escaped."""
+    """Return a value as JSON."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if text.replace("\n", "").isprintable():
         return text
@@ -318,7 +316,7 @@ def _is_money(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for people. Amounts get thousands separators."""
+    """Return a value as text for people."""
     if _is_money(value):
         return f"{value['currency']} {Decimal(value['amount']):,f}"
     return printable(_text(value))
@@ -359,7 +357,6 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Width of a line in characters if the output is not a terminal."""
 
 _ANY_WIDTH = 100_000
 
@@ -374,7 +371,7 @@ def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 
 
 def say(sentence: str) -> None:
-    """Print a sentence that may contain text from outside. Control characters are made visible."""
+    """Print a sentence that may contain text from outside."""
     print(printable(sentence))
 
 
@@ -462,7 +459,7 @@ Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 async def for_people(
     items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
 ) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    """Yield the rows as they are to be printed. Tables have local times in sentences."""
+    """Yield the rows as they are to be printed."""
     async for rows in items:
         people = form is Format.table
         yield [local_sentence(row, zone, name=name) for row in rows] if people else rows
@@ -473,7 +470,7 @@ TABLE_MAX = 1_000
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
-    """Print one JSON document whose last member is a list of any length."""
+    """Print one JSON document that ends with a long list."""
     indent = None if form is Format.jsonl else 2
     opening = json_text(head, indent=indent).removesuffix("}").rstrip()
     new_line, comma = ("\n  ", ",\n    ") if indent else (" ", ", ")

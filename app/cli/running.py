@@ -1,4 +1,4 @@
-"""Run a command's operation: load settings, open the store, and start the event loop."""
+"""Run a command's operation with settings, store and event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine on a new event loop, and return its result."""
+    """Run a coroutine on a new event loop."""
     import asyncio
 
     try:
@@ -67,7 +67,7 @@ def reading(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call an operation with a context that can read. Return its result."""
+    """Call an operation with a context that can read."""
     return with_context(lambda context: use(context, *args, **options))
 
 
@@ -76,7 +76,7 @@ def writing(
     *args: Given.args,
     **options: Given.kwargs,
 ) -> Result:
-    """Call an operation with a context that can write. Return its result."""
+    """Call an operation with a context that can write."""
     return with_context(lambda context: use(context, *args, **options), purpose="writing")
 
 
@@ -90,12 +90,12 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return the chosen number of processes, or the number of cores, at most `most`."""
+    """Return the chosen number of processes, or the cores."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""Environment variable for an operator's token. An option would show the token in command lines."""
+"""Environment variable for an operator's token."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
 

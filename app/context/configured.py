@@ -32,8 +32,7 @@ replays of deleted deliveries."""
 
 
 def keep_profiles(settings: Settings) -> None:
-    """Store the text of the merchant's own profiles in the settings. Unreadable files are
-    skipped."""
+    """Store the text of the merchant's own profiles in the settings."""
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -42,21 +41,20 @@ def keep_profiles(settings: Settings) -> None:
 
 
 def text_of_profile(settings: Settings, source: str) -> str:
-    """Return the stored text of a source's profile. Raises the errors of `load_profile`."""
+    """Return the stored text of a source's profile."""
     named = settings.sources[source].profile
     return settings.profile_files.get(named) or profile_text(named)
 
 
 def profile_of(settings: Settings, source: str) -> Profile:
-    """Return a source's profile, parsed from its stored text. Raises the errors of
-    `load_profile`."""
+    """Return a source's profile, parsed from its stored text."""
     named = settings.sources[source].profile
     text = settings.profile_files.get(named)
     return load_profile(named) if text is None else read_profile(Path(named), text)
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets, in a dictionary by key id, or in a list."""
+    """Return a source's secrets, by key id if known."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
@@ -72,12 +70,12 @@ def webhook_credentials(given: SourceSettings) -> list[str]:
 
 
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
-    """Return the expiry of each secret that expires. The keys are the secrets."""
+    """Return the expiry of each secret that expires, by secret."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 
 def accounts(settings: Settings) -> dict[str, Account]:
-    """Return every configured source with its secrets, to find out why a signature fails."""
+    """Return every configured source with its secrets."""
     return {
         name: Account(
             name=name,
@@ -210,13 +208,13 @@ def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[s
 
 
 def ways_to_tell_apart(profile: Profile) -> str:
-    """Return the settings that distinguish several shops on one account, the best first."""
+    """Return the settings that distinguish shops, the best first."""
     account = profile.account.where or (profile.fetch_back and profile.fetch_back.account)
     return ("ACCOUNT, " if account else "") + "ONLY or LINK_BY"
 
 
 def separates_shops(given: SourceSettings) -> bool:
-    """Check whether a setting separates the payments of several shops on one account."""
+    """Check if a setting separates several shops' payments."""
     return bool(given.account or given.only) or given.link_by == "references"
 
 

@@ -1,4 +1,4 @@
-"""Context of an operation: the settings, the open database, the policy and the clock."""
+"""Settings, database, policy and clock of an operation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """Settings, database, policy and clock that operations share. Further objects are built when
-    needed."""
+    """Settings, database, policy and clock that operations share."""
 
     settings: Settings
     database: Database
@@ -50,18 +49,18 @@ class AppContext:
 
     @cached_property
     def countries(self) -> frozenset[str]:
-        """Return the calling codes of the customers' countries, from settings and profiles."""
+        """Return the calling codes of the customers' countries."""
         named = {each.profile.customer.country or "" for each in self.sources.values()}
         return frozenset(filter(None, {self.settings.phone_country, *named}))
 
     @cached_property
     def zone(self) -> tzinfo | None:
-        """Return the merchant's time zone from the settings; None if it is not set."""
+        """Return the merchant's time zone, if set."""
         return zone_named(self.settings.timezone) if self.settings.timezone else None
 
     @property
     def calendar_zone(self) -> tzinfo:
-        """Return the time zone of days and months: the merchant's zone, or else UTC."""
+        """Return the merchant's time zone, or UTC."""
         return self.zone or UTC
 
     @property
@@ -90,7 +89,7 @@ class Work(Protocol):
 
 
 class Elsewhere(Protocol):
-    """Interface for creating `Work` objects, which run operations in separate processes."""
+    """Interface for objects that run operations in separate processes."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""Interface of the inbox's unread deliveries for packages that may not import `receiving/`."""
+"""Interface of the inbox's unread deliveries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Number, size and arrivals of the inbox's unread deliveries. `copied_up_to` is None on a
-    primary."""
+    """Number, size and arrivals of the inbox's unread deliveries."""
 
     records: int = 0
     size: int = 0
@@ -21,7 +20,7 @@ class Backlog:
     copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
-        """Check whether the newest unread delivery is dated in the future."""
+        """Check if the newest unread delivery is dated in the future."""
         return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
     def __add__(self, other: Backlog) -> Backlog:
@@ -37,7 +36,7 @@ class Backlog:
 
 
 class InboxEnd(NamedTuple):
-    """Last row numbers in the inbox: in the database's table, and in the inbox's separate file."""
+    """Last row numbers in the database's table and the inbox file."""
 
     table: int
     file: int
@@ -54,12 +53,11 @@ class UnreadInbox(Protocol):
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Return the unread deliveries' number, bytes and arrivals, and the present last row
-        numbers."""
+        """Return the unread deliveries and the last row numbers."""
         ...
 
     async def kept_bytes(self) -> int:
-        """Return the bytes of the inbox rows that were read but not deleted."""
+        """Return the bytes of read inbox rows that are still stored."""
         ...
 
     async def tidy(self) -> bool:
@@ -67,8 +65,8 @@ class UnreadInbox(Protocol):
         ...
 
     async def damage(self) -> list[str]:
-        """Return a sentence for each fault found in the inbox's own file."""
+        """Return a sentence for each fault in the inbox file."""
         ...
 
     async def rewrite(self) -> None:
-        """Rewrite the inbox's own file without the remains of deleted rows."""
+        """Rewrite the inbox file without deleted rows."""

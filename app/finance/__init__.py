@@ -1,4 +1,4 @@
-"""Import order books, statements and bank files, match them with ledgers, and report on periods."""
+"""Import books, statements and bank files, match, and report."""
 
 __all__ = (
     "bank_balances",

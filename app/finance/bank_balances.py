@@ -71,14 +71,14 @@ def _subject(sha256: str, differs: Balances) -> str:
 
 
 async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
-    """Return the approved proposal that accepts a statement's difference, or None."""
+    """Return the proposal that accepted a statement's difference, or None."""
     async with context.database.reading() as connection:
         found = await approved_proposal_of(connection, kind=KIND, subject=_subject(sha256, differs))
     return None if found is None else found.id
 
 
 def check_amount(differs: Balances, amount: str) -> None:
-    """Raise UsageError if the typed amount is not exactly the statement's difference."""
+    """Raise UsageError unless the amount is exactly the statement's difference."""
     difference = differs.difference()
     try:
         exact = Decimal(amount.strip()) == difference
@@ -100,8 +100,7 @@ async def propose_difference(
     reason: str,
     by: str | None,
 ) -> Proposal:
-    """Propose to import a bank statement with a difference. Raise UsageError for an unacceptable
-    reason."""
+    """Propose to import a bank statement with a difference."""
     check_reason(reason, countries=context.countries)
     account = account_name(differs.account) or "without a name"
     async with context.database.writing() as connection:
@@ -182,7 +181,7 @@ async def notes_on_joins(
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
-    """Return the balances of all bank statements, sorted by account and day."""
+    """Return all bank statements' balances, by account and day."""
     async with context.database.reading() as connection:
         known = await standing_balances(connection, as_of=context.clock.now())
     return [
@@ -211,8 +210,7 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return the accepted differences of statements from `first` to `last`, and unconfirmed earlier
-    ones."""
+    """Return the accepted and still relevant differences of statements."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

@@ -1,5 +1,4 @@
-"""Show bank lines with their matches: the bucket of each line, and the payouts or orders that the
-line matches."""
+"""Show bank lines with their buckets, payouts and orders."""
 
 import asyncio
 from collections import Counter
@@ -30,7 +29,7 @@ KEPT_MOST: Final = 50_000
 """Maximum number of matched bank lines in the cache."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which matched bank lines are cached, even if a deadline passes."""
+"""Time for which matched bank lines are cached."""
 
 
 class PayoutDocument(TypedDict):
@@ -73,7 +72,7 @@ class BankPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
-    """Bank line with its bucket and with the payouts or orders that the line matches."""
+    """Bank line with its bucket, payouts and orders."""
 
     line: BankLine
     bucket: Bucket
@@ -100,13 +99,13 @@ class Booked:
         }
 
     def whole_document(self) -> WholeBankLineDocument:
-        """Return the line's document with the bank's texts, which contain people's names."""
+        """Return the line with the bank's texts, which name people."""
         line = self.line
         return {**self.document(), "counterparty": line.counterparty, "text": line.text}
 
 
 def check_bucket(name: str | None) -> None:
-    """Raise UsageError if the name is neither None nor the name of a bucket."""
+    """Raise UsageError for an unknown bucket. None is allowed."""
     if name is not None and name not in BUCKETS:
         raise UsageError(f"--stands must be one of: {', '.join(BUCKETS)}")
 
@@ -118,7 +117,7 @@ def payout_document(payout: Payout) -> PayoutDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookedPage:
-    """Page of bank lines. `counts` has the number of lines in each bucket on all pages."""
+    """Page of bank lines."""
 
     lines: list[Booked]
     counts: Mapping[Bucket, int]
@@ -135,12 +134,12 @@ class KeptMatch:
     lines: list[Booked] = field(default_factory=list)
 
     def found(self, mark: str, asked: Instant | None, *, now: Instant) -> list[Booked] | None:
-        """Return the cached bank lines, or None if the lines must be matched again."""
+        """Return the cached bank lines, or None if outdated."""
         same = self.at is not None and (self.mark, self.asked) == (mark, asked)
         return self.lines if same and self.at is not None and now - self.at < GOOD_FOR else None
 
     def keep(self, lines: list[Booked], mark: str, asked: Instant | None, *, now: Instant) -> None:
-        """Store the matched bank lines in the cache, unless there are too many."""
+        """Cache the matched bank lines, unless there are too many."""
         fits = len(lines) <= KEPT_MOST
         self.lines, self.mark, self.asked = lines if fits else [], mark, asked
         self.at = now if fits else None
@@ -171,8 +170,7 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """Return bank lines with their matches as known at an instant, newest first. Raise the errors
-    of `booked_page`."""
+    """Return bank lines with their matches, newest first."""
     page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
     return page.lines
 
@@ -242,7 +240,7 @@ def bank_words(line: BankLine) -> str:
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """Return one bank line with its matches. Raise NotFoundError for an unknown line."""
+    """Return one bank line with its matches."""
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 

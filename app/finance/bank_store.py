@@ -1,4 +1,4 @@
-"""Read bank lines, statement balances and payouts, as known at an instant."""
+"""Read bank lines, balances and payouts as of an instant."""
 
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -16,13 +16,12 @@ from reconcile.matching.books import BankLine, Payout
 
 
 def payout_id(source: str, reference: str, currency: str) -> str:
-    """Return the id of a payout, which is `pyt_` and 20 hex digits."""
+    """Return a payout's id: `pyt_` and 20 hex digits."""
     digest = hashlib.blake2b("\x1f".join((source, reference, currency)).encode(), digest_size=10)
     return "pyt_" + digest.hexdigest()
 
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 _ROW: Final = (
     "line || '.' || since, account, currency, minor, booked_at, reference, counterparty, told"
@@ -34,10 +33,10 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Number of line versions that one step of a text search reads."""
+"""Number of line versions in one step of a text search."""
 
 STRETCHES: Final = 10
-"""Maximum number of steps in one text search, which a person can continue."""
+"""Maximum number of steps in one text search."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "
@@ -83,13 +82,13 @@ _WITHDRAWN: Final = statement(
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
-    """Return whether any bank file had been imported by the instant."""
+    """Check if any bank file was imported by the instant."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield the bank lines known at an instant, as batches of rows for `bank_line_of`."""
+    """Yield the bank lines known at an instant, in batches."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
@@ -123,7 +122,7 @@ async def bank_lines_saying(
 async def bank_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[BankLine]:
-    """Return the bank lines with these subjects, as known at an instant."""
+    """Return the bank lines with these subjects."""
     wanted = [name.partition(".")[0] for name in names]
     rows = await lines_known(connection, "bank", _ROW, as_of=as_of, line=wanted)
     return [bank_line_of(row) for row in sorted(rows)]
@@ -148,7 +147,7 @@ PayoutName = tuple[str, str, str]
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
-    """Return every payout that statement lines name, as known at an instant."""
+    """Return every payout that statement lines name."""
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     found: list[Payout] = []
@@ -191,7 +190,7 @@ async def withdrawals(
 
 
 BankKey = tuple[str, int, int]
-"""Key of one version of one bank line: (subject, ordinal, since)."""
+"""Key of one line version: (subject, ordinal, since)."""
 
 BankTexts = tuple[str, str, str, str]
 """Texts of a bank line: (entry, reference, counterparty, other text)."""
@@ -205,7 +204,7 @@ _TEXTS: Final = (
 async def bank_texts(
     connection: AsyncConnection,
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts, Instant]]]:
-    """Yield (key, texts, booking time) for every version of every bank line, in batches."""
+    """Yield the texts of all versions of bank lines, in batches."""
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]), row[7]) for row in rows]
 

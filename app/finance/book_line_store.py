@@ -1,4 +1,4 @@
-"""Read the lines of order books in key order, as known at an instant."""
+"""Read the lines of order books as of an instant."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
@@ -14,7 +14,6 @@ from reconcile.matching.books import BookLine, Methods
 from reconcile.money import Money
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 _ROW: Final = (
     "match_key, line || '.' || since, reference, kind, minor, currency, placed_at, status, "
@@ -31,7 +30,7 @@ _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NU
 async def book_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield the order book's lines known at an instant, in batches sorted by key."""
+    """Yield the order book's lines in batches sorted by key."""
     values: dict[str, Any] = {
         "first": first,
         "number": await import_store.newest_published(connection, as_of=as_of),
@@ -44,14 +43,14 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Return the order book's rows with these keys, in the columns of `book_rows`."""
+    """Return the order book's rows with these keys."""
     return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return the order-book lines that no provider handles, so that bank lines can pay them."""
+    """Return the order-book lines that no provider handles."""
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
     rows = await lines_known(connection, "book", _ROW, as_of=as_of, method=chosen, line=named)
@@ -61,7 +60,7 @@ async def outside_orders(
 async def book_lines_of(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[tuple[str, BookLine]]:
-    """Return (key, line) for each line whose reference or group has one of these keys."""
+    """Return the lines whose reference or group has these keys."""
     wanted = set(keys)
     rows = await lines_known(
         connection, "book", _ROW, as_of=as_of, match_key=wanted, group_key=wanted
@@ -104,7 +103,7 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return the keys of line versions with one of these phone numbers or orders."""
+    """Return the keys of lines with these phone numbers or orders."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})
@@ -129,7 +128,7 @@ async def old_lines(
 
 
 async def last_import_at(connection: AsyncConnection) -> Instant:
-    """Return when the last import was published, or EARLIEST if there is no import."""
+    """Return the last import's time, or EARLIEST."""
     found = await connection.execute(
         text("SELECT coalesce(max(published_at), :none) FROM imports"), {"none": EARLIEST}
     )

@@ -90,8 +90,7 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """Break with its history and present state. `seen` is the content in the requested or last
-    run."""
+    """Break with its history and present state."""
 
     identity: str
     seen: breaks.Break
@@ -99,7 +98,7 @@ class SeenBreak:
     life: breaks.Life
 
     def document(self, *, as_of: Instant) -> BreakDocument:
-        """Return the break as a JSON document. Its age is in whole days."""
+        """Return the break as a JSON document."""
         seen = self.seen
         return {
             "id": self.identity,
@@ -131,7 +130,7 @@ class SeenBreak:
         }
 
     def whole_document(self, *, as_of: Instant) -> WholeBreakDocument:
-        """Return the break as a JSON document with its facts and its history."""
+        """Return the break as a document with facts and history."""
         return {
             **self.document(as_of=as_of),
             "because": self.life.because,
@@ -151,7 +150,7 @@ def age_days(seen: breaks.Break, as_of: Instant) -> int:
 
 
 def facts_json(facts: Facts) -> dict[str, Any]:
-    """Return the facts as JSON values. Instants become dates, and money becomes decimal strings."""
+    """Return the facts as JSON values."""
     return {
         name: to_json(value)
         if isinstance(value, Money)
@@ -165,7 +164,7 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield the breaks that a run found, in batches sorted by id."""
+    """Yield a run's breaks in batches sorted by id."""
     while True:
         async with context.database.reading() as connection:
             found = await break_store.seen_by(connection, number, after=after)
@@ -184,7 +183,7 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield published breaks in batches sorted by id, including closed breaks."""
+    """Yield published breaks in batches, including closed breaks."""
     while True:
         async with context.database.reading() as connection:
             names = await break_store.breaks_after(
@@ -224,7 +223,7 @@ async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[Seen
 
 
 async def living_break(connection: Connection, name: str) -> SeenBreak:
-    """Return one published break in its present state. Raise NotFoundError for an unknown break."""
+    """Return one published break. Raise NotFoundError for an unknown break."""
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
@@ -304,7 +303,7 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """A person's act on a break. `value` is the assignee, the line or the decision."""
+    """A person's act on a break."""
 
     kind: breaks.Act
     by: str | None
@@ -313,14 +312,14 @@ class BreakAct:
 
 
 MOST_AT_ONCE: Final = 200
-"""Maximum number of breaks in one decision, because the transaction takes about a second."""
+"""Maximum number of breaks in one decision."""
 
 
 NAMED: Final = 10
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """Return a digest that changes if a break's money, state, assignee or decision changes."""
+    """Return a digest that changes with the breaks' state."""
     shown = [
         (
             each.identity,
@@ -438,7 +437,7 @@ async def match_lines(
 async def unmatch_break(
     context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
-    """Undo a match by hand. Return the version of the line that had been matched."""
+    """Undo a match by hand. Return the matched version."""
     doing = BreakAct(kind="unmatched", by=by, reason=reason, value=line)
     async with _acting(context, doing) as (connection, who):
         found = await living_break(connection, name)
@@ -605,7 +604,7 @@ def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
-    """Return the lines that people matched with a break, in the matched versions."""
+    """Return the lines that people matched with a break."""
     async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 
@@ -617,7 +616,7 @@ async def allowance_now(context: AppContext, *, by: str) -> Allowance:
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the line that a break is about, or else the break's order."""
+    """Return the break's line, or else its order."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 

@@ -1,5 +1,4 @@
-"""Choose breaks by conditions such as `cause=not_settled currency=KES amount<10`, and decide about
-all at once."""
+"""Choose breaks by conditions, and decide about all at once."""
 
 import re
 import shlex
@@ -129,7 +128,7 @@ def read_choice(text: str) -> Choice:
 
 
 def condition_text(conditions: Mapping[str, str | None]) -> str:
-    """Format conditions for `read_choice`. Conditions whose value is None are left out."""
+    """Format conditions for `read_choice`, without empty conditions."""
     return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
@@ -210,7 +209,7 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen hex digits that change with the chosen breaks or their lines."""
+        """Return sixteen hex digits that change with the chosen breaks."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -245,8 +244,7 @@ async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
 
 
 async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
-    """Return all breaks that meet the conditions, sorted by id. Raise UsageError for more than MOST
-    breaks."""
+    """Return all breaks that meet the conditions, sorted by id."""
     now, chosen = context.clock.now(), ChosenBreaks(of=[])
     found = break_acts.living_breaks(context, causes=choice.causes, states=choice.states)
     async with aclosing(found) as parts:
@@ -264,8 +262,7 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 async def chosen_for(
     context: AppContext, choice: Choice, doing: BreakAct, *, least: int
 ) -> ChosenBreaks:
-    """Return the chosen breaks on which the person may act. `least` is the minimum points of a
-    suggested line."""
+    """Return the chosen breaks on which the person may act."""
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":
         return await _to_match(context, chosen, least=least)

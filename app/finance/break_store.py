@@ -27,7 +27,6 @@ from reconcile.matching.rules import HandMatch, hand_match
 from reconcile.money import Money
 
 AT_ONCE: Final = 500
-"""Maximum number of breaks in memory. Each break takes about two kilobytes."""
 
 _MATCH_STANDS: Final = (
     "deed = 'matched' AND at <= {as_of} AND NOT EXISTS (SELECT 1 FROM break_deeds AS later "
@@ -161,7 +160,7 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) for each break that only the run `last` found."""
+    """Yield the breaks that only the run `last` found."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -177,7 +176,7 @@ async def gone_breaks(
 async def save_closed(
     connection: AsyncConnection, closed: Sequence[tuple[str, int, Sequence[str]]], *, number: int
 ) -> None:
-    """Store closed breaks. Each entry is (id, last version, ids of the closing evidence)."""
+    """Store closed breaks: (id, last version, closing evidence)."""
     rows = [
         (name, number, "closed", version, json.dumps(cites, ensure_ascii=False))
         for name, version, cites in closed
@@ -186,7 +185,7 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Publish a finished run together with the changes of its breaks."""
+    """Publish a finished run with the changes of its breaks."""
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
         since = {"as_of": done.as_of, "last_as_of": EARLIEST if last is None else last.as_of}
@@ -280,7 +279,7 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, by break, the ids of new evidence that can have closed the break."""
+    """Return, by break, the evidence that can have closed it."""
     found: dict[str, list[str]] = {name: [] for name in gone}
     by_key: dict[str, set[str]] = defaultdict(set)
     by_payment: dict[str, set[str]] = defaultdict(set)
@@ -421,7 +420,7 @@ async def breaks_of_order(connection: AsyncConnection, order: str, *, limit: int
 
 
 async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterator[Rows]:
-    """Yield (id, cause, minor units, currency, since) for each break that a run found."""
+    """Yield (id, cause, amount, currency, since) for a run's breaks."""
     sql = (
         "SELECT breaks.id, cause, minor, currency, since FROM break_seen "
         "JOIN breaks ON breaks.id = break_seen.break_id "
@@ -435,7 +434,7 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield the ids of a run's breaks on which a person acted, in batches."""
+    """Yield the run's breaks on which a person acted, in batches."""
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id{which})"
@@ -449,7 +448,7 @@ async def breaks_done_about(
 async def steps_of(
     connection: AsyncConnection, names: Sequence[str], *, as_of: Instant = LATEST
 ) -> dict[str, list[Step]]:
-    """Return the breaks' steps up to an instant, sorted by time."""
+    """Return the breaks' steps up to an instant."""
     rows = [
         *await select_in(connection, sql=_TURNS, values=names),
         *await select_in(connection, sql=_ACTS, values=names),
@@ -538,7 +537,7 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
-    """Return the break that a person matched with any version of this line, or None."""
+    """Return the break that a person matched with this line."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     wanted = name_of(line)
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
@@ -550,6 +549,6 @@ async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
-    """Return the lines that people matched with a break, in the versions that the people saw."""
+    """Return the lines that people matched with a break."""
     rows = await connection.execute(text(_MATCHED_WITH), {"as_of": LATEST, "name": name})
     return [row[0] for row in rows]

@@ -1,5 +1,4 @@
-"""Describe the rows that an import changed, with each column before and after, as documents and as
-a CSV file."""
+"""Describe the rows that an import changed, before and after."""
 
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -30,13 +29,13 @@ CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
     "statement": ("payment", "order_ref", "payout"),
     "bank": ("reference", "entry", "account"),
 }
-"""Columns that name a line for people. The first nonempty column is used."""
+"""Columns that name a line for people, the best first."""
 
 CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
 
 def changed_document(kind: ImportKind, changed: line_version_store.ChangedLine) -> dict[str, Any]:
-    """Return a changed line as a document, with old and new values. Phone numbers are hidden."""
+    """Return a changed line as a document. Phone numbers are hidden."""
     columns = line_version_store.LINES[kind].content
     before, after = (
         dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
@@ -68,7 +67,7 @@ def _shown(name: str, version: dict[str, Any]) -> Any:
 
 
 def changed_csv(kind: ImportKind, lines: Iterable[line_version_store.ChangedLine]) -> str:
-    """Return CSV rows, one for each changed column of these lines."""
+    """Return CSV rows, one for each changed column."""
     return "".join(
         csv_line(
             [
@@ -123,7 +122,7 @@ async def changed_by(
 
 
 async def first_changes(context: AppContext, found: Import) -> list[dict[str, Any]]:
-    """Return the first MOST_CHANGES lines that a published import changed, as documents."""
+    """Return the first MOST_CHANGES lines that an import changed."""
     first = list[line_version_store.ChangedLine]()
     async for lines in changed_by(context, found):
         first += lines
@@ -133,7 +132,7 @@ async def first_changes(context: AppContext, found: Import) -> list[dict[str, An
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
-    """Yield a CSV file, in parts, with all lines that a published import changed."""
+    """Yield a CSV file with all lines that an import changed."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):
         yield changed_csv(found.kind, lines)

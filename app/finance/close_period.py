@@ -46,7 +46,7 @@ from reconcile.reporting.tables import report_document
 
 
 def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
-    """Render the report in every installed format. The keys are the formats."""
+    """Render the report in every installed format."""
     found: dict[str, period_store.PrintParts] = {}
     for form in REPORT_FORMATS:
         try:
@@ -57,7 +57,7 @@ def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
 
 
 STILL_S: Final = 2.0
-"""Seconds to wait before the present state is read, so that deliveries in progress are stored."""
+"""Seconds to wait before the present state is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
 
 
 def figures_digest(report: PeriodReport) -> str:
-    """Return a digest `sha256:…` of all figures, adjustments and exceptions of a report."""
+    """Return a digest `sha256:…` of all the report's figures."""
     rows = [each.document() for each in closings.figures(report)]
     others = (report.adjustments, report.exceptions)
     return fingerprint([rows, *([asdict(each) for each in some] for some in others)])
@@ -228,7 +228,7 @@ def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | Non
 
 
 def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
-    """Return (instant, digest) for every closing and reopening, sorted by time."""
+    """Return (instant, digest) for every closing and reopening."""
     links = [(each.closed_at, each.digest) for each in made]
     links += [
         (each.reopened_at, each.reopening)
@@ -241,8 +241,7 @@ def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
 async def against_closing(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> tuple[closings.Blocker, ...]:
-    """Return all reasons against closing a month, and change nothing. Raise the errors of
-    `close_period`."""
+    """Return all reasons against closing a month."""
     return (await _looked(context, request, progress=progress)).blockers
 
 
@@ -337,7 +336,7 @@ OPEN_SHOWN: Final = 24
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
-    """Return the closed months and the open months, the earliest first."""
+    """Return the closed and open months, the earliest first."""
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
         first = await period_store.first_known(connection)

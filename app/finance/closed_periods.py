@@ -1,5 +1,4 @@
-"""Read closed months with their reports and later adjustments. Closed months keep the time zone of
-their closing."""
+"""Read closed months with their reports and later adjustments."""
 
 from dataclasses import replace
 from typing import Final
@@ -29,19 +28,18 @@ raise the version."""
 
 
 def rules_form(policy: Policy) -> str:
-    """Return the version of all rules that lead to a report."""
+    """Return the version of all rules behind a report."""
     return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
 async def list_closed(context: AppContext) -> list[period_store.Closed]:
-    """Return every closing, sorted by month and version. Closings that were reopened are
-    included."""
+    """Return every closing by month and version, including reopened closings."""
     async with context.database.reading() as connection:
         return await period_store.all_closings(connection)
 
 
 async def closed_within(context: AppContext, scope: Scope) -> list[str]:
-    """Return the names of the closed months that overlap a scope."""
+    """Return the closed months that overlap a scope."""
     calendar = Calendar(zone_named(scope.zone))
     first, last = calendar.day_of(scope.start)[:7], calendar.day_of(scope.end - TICK)[:7]
     async with context.database.reading() as connection:
@@ -96,7 +94,7 @@ async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMont
 
 
 async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
-    """Return the closings in force at an instant, the earliest month first."""
+    """Return the closings in force at an instant, earliest first."""
     return [
         await closing_named(connection, each.period, version=each.version)
         for each in await period_store.closed_periods(connection, as_of=as_of)
@@ -125,7 +123,7 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, adjusted to the closed months."""
+    """Return the scope, adjusted to the closed months."""
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(
         scope,

@@ -1,4 +1,4 @@
-"""List the coverage of imported files, and let people declare and withdraw coverage."""
+"""List, declare and withdraw the coverage of imported files."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -33,13 +33,13 @@ class Declaration:
 
 
 async def list_coverage(context: AppContext) -> list[CoverageLine]:
-    """Return the coverage lines that are in force now, sorted by number."""
+    """Return the coverage lines in force, sorted by number."""
     async with context.database.reading() as connection:
         return await coverage_lines(connection, as_of=context.clock.now())
 
 
 def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
-    """Return a coverage line's days, such as `2026-10-01 to 2026-10-31`; empty if unknown."""
+    """Return a coverage line's days, such as `2026-10-01 to 2026-10-31`."""
     if line.since is None or line.until is None:
         return ""
     return f"{calendar.day_of(line.since)} to {calendar.day_of(Instant(line.until - TICK))}"

@@ -1,4 +1,4 @@
-"""Store the spans of time that files cover, stated by a file or declared by a person."""
+"""Store the spans of time that files cover."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from reconcile.instants import TICK, Instant, format_known
 from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
 
 BY_FILE: Final = "file"
-"""Author of a coverage line whose span the file itself states."""
+"""Author of a coverage line that a file states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the days that imports in other formats cover for an account, oldest import first."""
+    """Return the days that other formats cover for an account."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
@@ -117,13 +117,13 @@ async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine
 
 
 async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list[CoverageLine]:
-    """Return the coverage lines in force at an instant, sorted by number."""
+    """Return the coverage lines in force at an instant."""
     rows = await connection.execute(text(_STANDING), {"as_of": as_of})
     return [CoverageLine(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
 async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
-    """Return the coverage of books, statements, bank files and webhooks as known at an instant."""
+    """Return all coverage as known at an instant."""
     lines = await coverage_lines(connection, as_of=as_of)
     # Ids of deliveries begin with the time of their arrival.
     arrived = await connection.scalar(
@@ -157,7 +157,7 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each wallet. A line without a wallet covers its whole source."""
+    """Return the coverage of each wallet."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

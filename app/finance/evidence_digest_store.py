@@ -1,4 +1,4 @@
-"""Compute digests of the evidence that became known in a period, for each kind and day."""
+"""Compute digests of a period's evidence, by kind and day."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTable:
-    """Kind of evidence, with the database table that holds the rows."""
+    """Kind of evidence with its database table."""
 
     name: str
     table: str
@@ -30,7 +30,7 @@ class EvidenceTable:
 
     @property
     def sql(self) -> str:
-        """Return SQL for the rows that became known between two instants, sorted by key."""
+        """Return SQL for the rows of a span of time."""
         return statement(
             "SELECT {known}, {columns} FROM {table} "
             "WHERE {known} > :after AND {known} <= :until AND {where} ORDER BY {key}",
@@ -146,7 +146,7 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Return digests of the evidence from a span of time, one for each kind and day."""
+    """Return digests of the evidence by kind and day."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

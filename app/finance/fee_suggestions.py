@@ -1,5 +1,4 @@
-"""Suggest fee rules from a month's statement lines, and insert these fees into the present
-rules."""
+"""Suggest fee rules from a month's statement lines."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,13 +16,12 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Maximum number of statement lines that are examined. Further lines are ignored."""
+"""Maximum number of examined statement lines. Further lines are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeSuggestions:
-    """Fee rules that the statement lines in a span of time suggest. `nameless` counts payments of
-    an unknown source."""
+    """Fee rules that statement lines suggest."""
 
     since: Instant
     until: Instant
@@ -34,7 +32,7 @@ class FeeSuggestions:
 
     @property
     def toml(self) -> str:
-        """Return the suggestions as TOML blocks for a file of rules."""
+        """Return the suggestions as TOML blocks."""
         return "\n".join(map(_block, self.found))
 
     def document(self) -> dict[str, Any]:
@@ -63,7 +61,7 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest fee rules from the payments that were settled from `since` to before `until`."""
+    """Suggest fee rules from the payments of a span of time."""
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:
@@ -85,14 +83,13 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the present rules with the suggested fees. Raise UsageError for rules that cannot be
-    edited."""
+    """Return the present rules with the suggested fees."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Replace the fees of the suggested sources and currencies in a text of rules."""
+    """Replace the suggested fees in a text of rules."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

@@ -1,5 +1,4 @@
-"""Identify a file by its content: the kind, the export format, and a statement's source. If several
-kinds or sources remain, a person must choose."""
+"""Identify a file by its content: the kind, the export format, and a statement's source."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ Request = TypeVar("Request", bound=presets.ReadingRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """Kind, source and export format of a file, as the content shows. A single kind or source is
-    certain."""
+    """Kind, source and export format of a file."""
 
     kinds: Sequence[ImportKind] = ()
     sources: Sequence[str] = ()
@@ -62,7 +60,7 @@ class FileIdentity:
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
 
     def reading(self, request: Request) -> Request:
-        """Return the request to read the file, completed with the fitting mapping or preset."""
+        """Return the request, completed with the fitting mapping or preset."""
         if self.mapping is not None:
             return replace(request, mapping=Path(self.mapping))
         if self.preset is not None and request.preset is None:
