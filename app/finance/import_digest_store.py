@@ -16,11 +16,10 @@ from app.finance.import_store import KINDS, ImportKind
 from app.finance.line_version_store import LINES, LOOKING, key_stretches
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 
 class SealedColumns(NamedTuple):
-    """Columns of one kind of line: its key, permanent columns, and texts that may be erased."""
+    """Columns of one kind of line that digests cover."""
 
     keys: Sequence[str]
     kept: Sequence[str]
@@ -79,7 +78,7 @@ async def digests_of(
     number: int,
     between: Callable[[], Awaitable[None]] = _nothing,
 ) -> dict[str, str]:
-    """Return the digests of an import whose lines are all written."""
+    """Return the digests of an import after its last line."""
     found, after = LineDigests(kind), None
     first = SEALED[kind].keys[0]
     async for to in key_stretches(connection, kind, lines=LOOKING):
@@ -100,14 +99,14 @@ async def digests_of(
 
 @dataclass(slots=True)
 class DigestsNow:
-    """Digests of the lines that are stored now. `strays` covers lines of an unknown import."""
+    """Digests of the lines that are stored now."""
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
     strays: Counter[ImportKind] = field(default_factory=Counter)
 
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
-    """Compute the digests of all imports again from the stored lines."""
+    """Compute the digests of all imports again."""
     known_imports = [
         (number, kind, published is not None)
         for number, kind, published in await connection.execute(

@@ -40,10 +40,10 @@ LOOK_S: Final = 15.0
 """Seconds between two looks into the folders."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum bytes of a file. A stopping service waits for an import."""
+"""Maximum bytes of a file."""
 
 MOST_FILES: Final = 200
-"""Maximum number of files in one folder that are examined in one round."""
+"""Maximum number of examined files per folder and round."""
 
 MOST_FOLDERS: Final = 100
 
@@ -52,7 +52,7 @@ MOST_TASKS: Final = 500
 DONE: Final = "done"
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Kind of import for each folder that belongs to no source."""
+"""Kind of import for folders that belong to no source."""
 
 State = tuple[int, int, int]
 """State of a file: (size, time, inode)."""
@@ -60,10 +60,7 @@ State = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """File in the import folder.
-
-    problem  why the file is not imported; None for a plain file
-    """
+    """File in the import folder, with the problem if refused."""
 
     folder: str
     name: str
@@ -73,7 +70,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Result of trying to import one file: the import's number, or the problem."""
+    """Result of trying to import one file."""
 
     number: int | None = None
     problem: str | None = None
@@ -83,7 +80,7 @@ class Taken:
 
 
 class ImportFolder:
-    """Folder whose files are imported, with the results of the last look."""
+    """Folder whose files are imported."""
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
         self._context, self._folder, self._take = context, folder, take
@@ -91,7 +88,7 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import all clear files, store tasks for the others, and return the number of imports."""
+        """Import all clear files, and return the number of imports."""
         with ExitStack() as stack:
             try:
                 if (lock := lock_folder(self._folder)) is None:
@@ -153,14 +150,14 @@ class ImportFolder:
 
 
 async def import_task_documents(context: AppContext) -> list[import_store.ImportTaskDocument]:
-    """Return the files that a person must look at, each with what to do."""
+    """Return the files that a person must look at."""
     async with context.database.reading() as connection:
         tasks = await import_tasks(connection)
     return [document_of(import_store.ImportTaskDocument, each) for each in tasks]
 
 
 async def try_again(context: AppContext) -> None:
-    """Retry, at the next look, every file that has a task for people."""
+    """Retry every file with a task at the next look."""
     async with context.database.writing() as connection:
         await replace_import_tasks(connection, ())
 

@@ -46,7 +46,7 @@ class ImportPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """Import of a file, with numbers of rows. `published_at` is None while rows are written."""
+    """Import of a file, with numbers of rows."""
 
     kind: ImportKind
     file: str
@@ -76,7 +76,7 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import that was published by an instant, or 0."""
+    """Return the last import published by an instant, or 0."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -85,7 +85,7 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import that had begun by an instant, or 0."""
+    """Return the last import begun by an instant, or 0."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -189,7 +189,7 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
 async def import_of_file(
     connection: AsyncConnection, *, kind: ImportKind, sha256: str
 ) -> int | None:
-    """Return the number of the newest import of a file that is not withdrawn, or None."""
+    """Return the newest import of a file, unless withdrawn."""
     withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
     found = await connection.execute(
         select(_IMPORTS.c.number)
@@ -219,7 +219,7 @@ def import_of(row: Any) -> Import:
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""SQL condition for versions of lines that are current after the import `:number`."""
+"""SQL condition for versions of lines current after an import."""
 
 
 HALF: Final = 1_000_000_000
@@ -231,12 +231,12 @@ def summed(expression: str) -> str:
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """Return the whole sum from the two columns that `summed` makes."""
+    """Return the whole sum from the two columns."""
     return int(high) * HALF + int(low)
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the numbers of later imports with unchanged lines, which may come from `found`."""
+    """Return later imports with lines that perhaps come from `found`."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "
@@ -249,7 +249,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Return the number of orders that have records by this author."""
+    """Return the number of orders with records by this author."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},
@@ -292,7 +292,7 @@ async def named_mappings(connection: AsyncConnection) -> list[NamedMapping]:
 
 
 async def save_mapping(connection: AsyncConnection, saved: NamedMapping) -> None:
-    """Store a column mapping, replacing an earlier mapping of the same name."""
+    """Store a column mapping under its name."""
     await delete_mapping(connection, saved.name)
     values = {name: getattr(saved, name) for name in _MAPPING_COLUMNS}
     await connection.execute(insert(_MAPPINGS).values(values))
@@ -314,7 +314,7 @@ class ImportTaskDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """File in the watched folder that was not imported, so that a person must look at it."""
+    """File that was not imported, so that a person must look."""
 
     folder: str
     file: str
@@ -327,7 +327,7 @@ _TASKS: Final = table("import_tasks", *map(column, _TASK_COLUMNS))
 
 
 async def import_tasks(connection: AsyncConnection) -> list[ImportTask]:
-    """Return all files that need a person, sorted by folder and file."""
+    """Return all files that need a person."""
     rows = await connection.execute(select(_TASKS).order_by(_TASKS.c.folder, _TASKS.c.file))
     return [ImportTask(**row._mapping) for row in rows]
 

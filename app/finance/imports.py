@@ -1,4 +1,4 @@
-"""Import order books, statements and bank files, and list past imports."""
+"""Import order books, statements and bank files."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> 
 
 
 THE_BOOK: Final = "book"
-"""Name of an order book that was not given any other name."""
+"""Default name of an order book."""
 
 
 async def import_book(
@@ -198,8 +198,7 @@ async def import_book(
     sources: Collection[str] | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import an order book. Raise the errors of `import_file`, and UsageError for an invalid
-    mapping."""
+    """Import an order book."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "book", unstated=_unstated(context))
         form = books.BookForm(chosen.mapping, sources=sources)
@@ -217,8 +216,7 @@ async def import_statement(
     own_orders: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a provider's statement. Raise the errors of `import_file`, and UsageError for an
-    invalid mapping."""
+    """Import a provider's statement."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "statement", unstated=_unstated(context))
         if chosen.preset is not None:
@@ -258,8 +256,7 @@ async def import_bank(
     *,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank file. Raise the errors of `import_file`, and UsageError for an invalid
-    mapping."""
+    """Import a bank file."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:
@@ -312,7 +309,7 @@ async def _proposed_difference(
 async def identify(
     context: AppContext, request: ImportRequest, *, kind: ImportKind | None, source: str | None
 ) -> file_identity.FileIdentity:
-    """Identify a file's kind and its configured source. Raise the errors of `identify_file`."""
+    """Identify a file's kind and its configured source."""
     async with _unpacked(context, request) as request:
         found = file_identity.identify_file(
             request,
@@ -337,7 +334,7 @@ MOST_SHEETS: Final = 10
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
-    """Return the names of a workbook's sheets that have content; none for other files."""
+    """Return a workbook's sheets with content; none for other files."""
     async with _unpacked(context, request) as request:
         return _sheets(request)
 
@@ -352,8 +349,7 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Return the columns and first rows of an unknown file. Raise UsageError for an unreadable
-    file."""
+    """Return the columns and first rows of an unknown file."""
     async with _unpacked(context, request) as request:
         try:
             return mapping_draft.preview_table(
@@ -384,7 +380,7 @@ async def import_kind(
     source: str,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a file of the given kind. For an unknown source, `source` is empty."""
+    """Import a file of the given kind."""
     sources = context.settings.sources
     if kind != "bank" and request.accept_difference:
         raise UsageError(
@@ -407,7 +403,7 @@ def _unstated(context: AppContext) -> presets.ReadingDefaults:
 
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:
-    """Return a published import. Raise NotFoundError if there is no such import."""
+    """Return a published import. Raise NotFoundError for other numbers."""
     async with context.database.reading() as connection:
         found = await import_store.one_import(connection, number)
     if found is None:

@@ -1,5 +1,4 @@
-"""Match many orders in several processes: one range of keys each, all in one snapshot. If a process
-dies, the run ends without a result."""
+"""Match many orders in several processes: one range of keys each, all in one snapshot."""
 
 from __future__ import annotations
 
@@ -26,10 +25,9 @@ FEW_ORDERS: Final = 50_000
 """Maximum number of orders that one process matches alone."""
 
 DECISIONS_AT_ONCE: Final = 500
-"""Number of decisions in one message. Each decision takes about two kilobytes."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Number of rows between two progress messages. A message costs each process 0.1 ms."""
+"""Number of rows between two progress messages."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
@@ -50,7 +48,7 @@ DIED: Final = (
 
 
 class Ranges:
-    """Child processes for matching orders. Each process matches one range of keys."""
+    """Child processes for matching orders."""
 
     def __init__(self, settings: Settings, jobs: int) -> None:
         self._made = [_started(settings) for _ in range(jobs)]
@@ -140,7 +138,7 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that share the matching, or None if this process must match alone."""
+    """Yield processes for the matching; None for too few orders."""
     if jobs < 2 or as_of is not None:
         yield None
         return
@@ -178,7 +176,7 @@ def _serve(pipe: Pipe, settings: Settings) -> None:
 
 
 def answer(pipe: Pipe, settings: Settings) -> None:
-    """Match one range of keys in the shared snapshot, and send all results."""
+    """Match one range of keys, and send all results."""
     try:
         try:
             asyncio.run(_opened_and_matched(pipe, settings))

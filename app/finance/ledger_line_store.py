@@ -1,5 +1,4 @@
-"""Cache of ledger lines: each order's contribution to a reconciliation, in key order. Each
-reconciliation first recomputes the stale rows."""
+"""Cache of ledger lines: each order's contribution to a reconciliation."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ COLUMNS: Final = (
 )
 
 AT_ONCE: Final = 1_000
-"""Maximum number of ledger lines in memory. Each line takes about a kilobyte."""
 
 FLAT_AT_ONCE: Final = 4_000
 """Maximum number of plain rows in memory."""
@@ -84,7 +82,7 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 
 
 async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshLine]) -> None:
-    """Replace the ledger lines of these orders. Concurrent runs wait for each other."""
+    """Replace the ledger lines of these orders."""
     await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
@@ -104,7 +102,7 @@ def row_of(taking: LedgerLine, generation: int, until: Instant | None) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """Range of keys from `first` to before `beyond`. If `beyond` is None, the range has no end."""
+    """Range of keys; `beyond` is None for no end."""
 
     first: str = ""
     beyond: str | None = None
@@ -130,7 +128,7 @@ async def count_ledger_lines(connection: AsyncConnection) -> int:
 
 
 async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[str]:
-    """Return the keys at these positions in key order, counted from 0."""
+    """Return the keys at these positions, counted from 0."""
     sql = text("SELECT key FROM takings ORDER BY key, order_key LIMIT 1 OFFSET :place")
     found = [await connection.scalar(sql, {"place": place}) for place in places]
     return [key for key in found if key is not None]
@@ -139,7 +137,7 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as plain tuples, in batches sorted by key."""
+    """Yield stored ledger lines as plain tuples, in batches."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]
@@ -148,7 +146,7 @@ async def flat_ledger_lines(
 async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[TakingRow]:
-    """Return the stored ledger lines of these keys as of an instant."""
+    """Return the stored ledger lines of these keys."""
     rows = await select_in(connection, sql=_FLAT_OF_KEYS, values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
@@ -161,7 +159,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """Yield stored ledger lines in full form, in batches sorted by key."""
+    """Yield stored ledger lines in full form, in batches."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]

@@ -1,4 +1,4 @@
-"""Find unmatched lines, so that a person can choose the counterpart of a break."""
+"""Find unmatched lines that can be a break's counterpart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +17,14 @@ from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, from_major, to_json
 
 SEARCHED: Final = 20_000
-"""Maximum number of lines that are searched. Each line takes about a kilobyte."""
 
 OF_BANK: Final = 1_000
-"""Maximum number of searched bank lines without a known provider. The newest lines are searched
-first."""
+"""Maximum number of searched bank lines without a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """Unmatched line that a person may match with a break. `of` is None for a bank line without a
-    provider."""
+    """Unmatched line that a person may match with a break."""
 
     line: str
     of: str | None
@@ -50,7 +47,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """Conditions of a search for lines. An empty condition fits every line."""
+    """Conditions of a search for lines."""
 
     text: str = ""
     amount: str = ""
@@ -78,7 +75,7 @@ async def find_lines(
     texts: bool = True,
     other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search for possible counterparts of a break. Raise UsageError for an unclear amount."""
+    """Search for possible counterparts of a break."""
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)
     every, more = await _left_over(context, found, texts=texts)
@@ -113,7 +110,7 @@ async def find_lines(
 
 
 def may_be_other_business(cause: BreakCause) -> bool:
-    """Check if a bank line without a provider can be the break's counterpart."""
+    """Check if bank lines without a provider fit the break."""
     return "bank_line_unknown" in CAUSES[cause].partners
 
 

@@ -1,4 +1,4 @@
-"""Limit what one person may decide alone. Acts that a second person approved do not count."""
+"""Limit what one person may decide alone."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Allowance:
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
 
     def why_not(self, *moneys: Money) -> str | None:
-        """Return why one person may not decide these amounts alone, or None."""
+        """Return why one person may not decide alone, or None."""
         for each in moneys:
             above = self.rules.above(each)
             if above is not None:
@@ -65,7 +65,7 @@ class Allowance:
 
 
 async def allowance_of(context: AppContext, connection: Connection, who: str) -> Allowance:
-    """Return a person's limits, with the amounts used today and this month."""
+    """Return a person's limits with the used amounts."""
     rules = await rules_known(connection)
     if not rules.alone_max:
         return Allowance(rules=rules)

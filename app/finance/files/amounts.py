@@ -1,4 +1,4 @@
-"""Parse currency codes and exact amounts in major units, with the mapping's marks only."""
+"""Parse currency codes and exact amounts in major units."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,7 @@ _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
 _SUFFIXED: Final = re.compile(r"[0-9.,' ]*[0-9] ?(-|[CD]R?)", re.IGNORECASE)
 
 Parts = tuple[str, str, str, str]
-"""Parts of an amount: (minus sign, digits before the decimal mark, digits after it, currency
-sign)."""
+"""Parts of an amount: (minus, whole digits, decimals, currency sign)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class Marks:
 
 
 class Amounts:
-    """Parser that turns the amounts in a file's cells into minor units."""
+    """Parser of the amounts in a file's cells."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks

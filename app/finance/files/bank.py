@@ -1,4 +1,4 @@
-"""Read lines of bank accounts, one row for each booked entry. Credits are positive."""
+"""Read lines of bank accounts, one row for each booked entry."""
 
 import hashlib
 import re
@@ -22,11 +22,10 @@ MAX_TEXT: Final = 4_000
 """Maximum characters in the text of a bank line."""
 
 MAX_NAME: Final = 200
-"""Maximum number of characters in an account's name or a reference."""
 
 
 class BankForm:
-    """Rules for reading the rows of a bank file. The database gives lines their ids later."""
+    """Rules for reading the rows of a bank file."""
 
     FIELDS = Fields(
         names=(
@@ -150,11 +149,11 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""Placeholders for a missing reference, from SWIFT and ISO 20022, accepted in every format."""
+"""Placeholders for a missing reference, from SWIFT and ISO 20022."""
 
 
 def reference_in(text: str) -> str:
-    """Return a reference without surrounding blanks. For a placeholder, return an empty text."""
+    """Return a reference without blanks; empty for a placeholder."""
     plain = text.strip()
     return "" if plain.upper() in _NO_REFERENCE else plain
 
@@ -167,7 +166,7 @@ _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+"
 
 
 def account_name(text: str) -> str:
-    """Return an account number without the blanks that separate its groups."""
+    """Return an account number without blanks."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 

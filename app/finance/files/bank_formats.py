@@ -17,7 +17,7 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank file in its format, or as a table. Raise the errors of `open_table`."""
+    """Open a bank file in its format, or as a table."""
     form = bank_format(path)
     table: tables.SourceTable
     if form == "OFX":

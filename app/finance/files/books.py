@@ -1,5 +1,4 @@
-"""Read order books, which state amounts owed and paid. A line that names a payment or session links
-events to its order."""
+"""Read order books, which state amounts owed and paid."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -26,7 +25,7 @@ REFERENCES: Final = ("source", "session", "payment")
 
 
 class BookForm:
-    """Rules for reading the rows of an order book. The database gives lines their ids later."""
+    """Rules for reading the rows of an order book."""
 
     FIELDS = Fields(
         names=(

@@ -16,7 +16,7 @@ from app.core.text import printable
 from app.finance.files import tables
 
 ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
-"""First bytes of a ZIP file; the second value marks an empty ZIP file."""
+"""First bytes of a ZIP file, also of an empty one."""
 
 GZIP: Final = b"\x1f\x8b"
 
@@ -24,19 +24,19 @@ MAX_UNPACKED: Final = 1024**3
 """Maximum number of bytes of the unpacked table."""
 
 MAX_RATIO: Final = 200
-"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT."""
+"""Maximum ratio of unpacked to packed bytes."""
 
 FREE_CONTENT: Final = 10 * 1024**2
 
 MAX_LISTED: Final = 10
 
 MAX_NAME: Final = 60
-"""Maximum number of characters in a table's name. A longer name loses its beginning."""
+"""Maximum number of characters in a table's name."""
 
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Maximum bytes read at once, such as an archive's list of files."""
+"""Maximum bytes read at once."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
@@ -57,7 +57,7 @@ _DOCUMENTS: Final = {
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
-"""Errors that reading a damaged ZIP or gzip file can raise."""
+"""Errors that reading a damaged file can raise."""
 
 
 class _ShortReads(io.BufferedReader):

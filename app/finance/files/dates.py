@@ -1,4 +1,4 @@
-"""Parse dates and times as files write them, and their time zones."""
+"""Parse dates, times and time zones as files write them."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +49,7 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of zone abbreviations with one meaning (IANA, 2026). MEZ, MESZ, TRT, ICT, SGT, MYT, PHT,
-BRT and ART follow common use."""
+"""Offsets of zone abbreviations with one meaning (IANA, 2026)."""
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
     "ADT": "-03:00 (America/Halifax) or +04:00 (Asia/Baghdad)",
@@ -63,7 +62,7 @@ AMBIGUOUS: Final[Mapping[str, str]] = {
     "PST": "-08:00 (America/Los_Angeles) or +08:00 (Asia/Manila)",
     "SST": "-11:00 (Pacific/Pago_Pago) or +08:00 (Asia/Singapore)",
 }
-"""Abbreviations that several time zones share, each with its possible offsets."""
+"""Abbreviations that several time zones share."""
 
 _OFFSET: Final = re.compile(
     r"(?:UTC|GMT)?\s?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII | re.IGNORECASE
@@ -88,7 +87,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 ZONE_APART: Final = "\x1f"
-"""Separator between a date and the zone that its row states."""
+"""Separator between a date and its row's zone."""
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
@@ -150,7 +149,6 @@ _PARTS: Final = (
 _USUAL: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{6})?(?:Z|[+-]\d\d:\d\d)?", re.ASCII
 )
-"""Pattern of the most usual format, which the standard library parses much faster."""
 
 _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569

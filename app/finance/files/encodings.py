@@ -1,4 +1,4 @@
-"""Find the encoding of a text file: by declaration, byte order mark, UTF-8, or the best fit."""
+"""Find the encoding of a text file."""
 
 import codecs
 import re
@@ -64,7 +64,7 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """Return the declared encoding, or the one that a file's bytes show, or else UTF-8."""
+    """Return the declared or recognized encoding, or UTF-8."""
     if declared is not None:
         return known_encoding(declared)
     with path.open("rb") as file:
@@ -123,7 +123,7 @@ def decodes(path: Path, encoding: str) -> bool:
 
 
 def first_word(path: Path, encoding: str) -> str:
-    """Return the file's first word with a character beyond ASCII; empty if there is none."""
+    """Return the file's first word beyond ASCII, or an empty text."""
     return _first_word(_beyond_ascii(path), encoding)
 
 
@@ -135,7 +135,7 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return the encodings that can decode the file, each with an example word."""
+    """Return the possible encodings, each with an example word."""
     lines = _beyond_ascii(path)
     return {
         name: f"{_TRIED[name]} (--encoding {name}), which reads a word as "
@@ -146,7 +146,7 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the encoding of UTF-16 text without a byte order mark; None for other text."""
+    """Return the encoding of UTF-16 text without a byte order mark."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

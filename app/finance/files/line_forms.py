@@ -1,4 +1,4 @@
-"""Read the rows of a table as lines of an order book, a statement or a bank account."""
+"""Read a table's rows as book, statement or bank lines."""
 
 import re
 from bisect import bisect_left
@@ -26,8 +26,7 @@ Columns = Sequence[Any]
 MAX_NAME: Final = 60
 
 Attempt = Callable[..., Any]
-"""Function `attempt(field, read, *arguments)` that returns `read(*arguments)`, or None if
-unclear."""
+"""Function that returns `read(*arguments)`, or None if unclear."""
 
 NO_CURRENCY: Final = (
     "there is no column 'currency': name it in the heading, or in a mapping "
@@ -42,18 +41,18 @@ class LineForm(Protocol):
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
     ADDED_UP: Sequence[str]
-    """Money fields whose sum a totals row can state. The file's first such field counts."""
+    """Money fields whose sum a totals row can state."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         """Yield a sentence for each required column that is missing."""
         ...
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        """Return the values of the rows, with one column for each name in STAGED."""
+        """Return the rows' values, one column for each name in STAGED."""
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row for display, with its number and a masked phone number."""
+        """Return a staged row for display, with a masked phone number."""
         ...
 
 
@@ -139,15 +138,15 @@ class Understanding:
         return [name.strip()[:MAX_NAME] for name in others if name.strip()]
 
     def ignored(self) -> Mapping[shaping.Ignored, int]:
-        """Return how many rows each rule of the mapping has ignored so far."""
+        """Return the number of ignored rows by rule."""
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def notes(self) -> list[str]:
-        """Return notes for a person on the rows that were read so far."""
+        """Return notes for a person on the rows read so far."""
         return list(self._shortened.notes())
 
     def name_of(self, field: str) -> str | None:
-        """Return the name of a field's column in the file, or None."""
+        """Return the file's column for a field, or None."""
         return self._heading[self._places[field]] if field in self._places else None
 
     def batches(self) -> Iterator[Understood]:
@@ -165,7 +164,7 @@ class Understanding:
             yield self.batch(held, last=True)
 
     def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
-        """Parse a batch of rows. Rows that state totals are set aside."""
+        """Parse a batch of rows."""
         found, rest = Understood(), batch
         self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):
@@ -326,14 +325,12 @@ WHOLE_ROW: Final = ""
 
 
 APART: Final = "\x1f"
-"""Separator between references that are checked together. No reference contains this character."""
+"""Separator between references that are checked together."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
-"""Characters of the placeholders for an empty cell, such as a dash."""
 
 
 _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
-"""Pattern of a formula's error value in any language, such as `#REF!` or `#N/A`."""
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
@@ -380,11 +377,10 @@ def optional_match_keys(names: Sequence[str | None]) -> list[str | None]:
 
 
 _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""Pattern of a phone number that needs no conversion to E.164 digits."""
 
 
 class Vocabulary:
-    """Parser that turns cells into words of a closed vocabulary. It ignores case."""
+    """Parser of words of a closed vocabulary, ignoring case."""
 
     def __init__(
         self,
@@ -395,7 +391,7 @@ class Vocabulary:
         also: Mapping[str, str] | None = None,
         default: str | None,
     ) -> None:
-        """Set the words that cells can have. `also` gives the meanings of further words."""
+        """Set the words that cells can have."""
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
         self._advice = (
@@ -479,12 +475,11 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields whose references must be exact, because other files repeat the references."""
+"""Fields whose references must be exact."""
 
 # --- references that a spreadsheet shortened ------------------------------------------------------
 
 KEPT_DIGITS: Final = 15
-"""Number of digits that a spreadsheet keeps of a long number."""
 
 _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNORECASE)
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)
@@ -544,6 +539,6 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """Return a phrase that lists the first rows, with "such as" if `count` is larger."""
+    """Return a phrase that lists the first rows."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

@@ -34,14 +34,14 @@ class Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """Field that takes each row's first nonempty cell of several columns."""
+    """Field with the first nonempty cell of several columns."""
 
     names: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedOf:
-    """Field that joins the cells of several columns, with a blank between them."""
+    """Field that joins the cells of several columns."""
 
     names: Sequence[str]
 
@@ -59,8 +59,7 @@ SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """Amount that is made by adding and subtracting columns. `sign` names the column with the
-    direction."""
+    """Amount that is made by adding and subtracting columns."""
 
     add: Sequence[str]
     subtract: Sequence[str] = ()
@@ -79,7 +78,7 @@ Made = FirstOf | JoinedOf | SumOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Rule that joins consecutive rows with an equal or empty text in the column `by`."""
+    """Rule that joins consecutive rows with equal texts."""
 
     by: str
     sum: Sequence[str] = ()
@@ -147,7 +146,7 @@ class FileMapping:
     rows: str | None = None
 
     def names(self, field: str) -> bool:
-        """Return whether the mapping names a field's column or the meaning of its words."""
+        """Check if the mapping names a field's column or words."""
         return bool(self.columns.get(field) or field in self.made or self.words.get(field))
 
     def looked_for(self, fields: Fields) -> list[str]:
@@ -362,7 +361,7 @@ def mapping_values(
     beside: Mapping[str, Any] | None = None,
     base: type[TomlTable] = MappingFile,
 ) -> Values:
-    """Return the checked values of a mapping. Raise the errors of `read_mapping`."""
+    """Return the checked values of a mapping."""
     try:
         return read_toml(
             content,
@@ -377,7 +376,7 @@ def mapping_values(
 
 
 def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
-    """Build a mapping from checked values. `only_named` lists fields without a usual name."""
+    """Build a mapping from checked values."""
     columns = given_in(values["columns"])
     made: dict[str, Made] = {
         field: FirstOf(names=names)

@@ -1,4 +1,4 @@
-"""Draft a mapping, in TOML, from a person's choices about the columns of an unknown file."""
+"""Draft a mapping from a person's choices about columns."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,13 @@ MOST_ROWS: Final = 5
 MOST_CELL: Final = 60
 
 MOST_WORDS: Final = 10
-"""Maximum number of words in a column whose meanings a person can state."""
 
 IGNORED: Final = "ignore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePreview:
-    """Heading and first rows of a file, with phone numbers and addresses masked."""
+    """Heading and first rows of a file, with masked phone numbers."""
 
     columns: Sequence[str]
     places: Mapping[str, str]
@@ -32,7 +31,7 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column whose name is most similar to a field's name, or an empty text."""
+        """Return the column with the most similar name."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -45,8 +44,7 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Return the heading and the first rows of an unknown file. Raise the errors of
-    `open_table`."""
+    """Return the heading and first rows of an unknown file."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())

@@ -1,4 +1,4 @@
-"""Open a file as a table, in the format that its content shows, whatever its name."""
+"""Open a file as a table in the recognized format."""
 
 import hashlib
 import json
@@ -22,14 +22,13 @@ MAX_DIGITS: Final = 100
 """Maximum number of characters in one JSON number."""
 
 MAX_BROKEN: Final = 100
-"""Maximum number of broken lines at the start of a JSON Lines file."""
+"""Maximum number of broken lines at a file's start."""
 
 _BrokenLine = tuple[str, str]
-"""Line that is no JSON object: (sentence that says why, the line)."""
 
 
 class JsonLines:
-    """JSON Lines file as a table. Its heading has the names in the first BATCH lines."""
+    """JSON Lines file as a table."""
 
     heading_row = 1
     of_ours = False
@@ -164,7 +163,6 @@ _DECODER: Final = json.JSONDecoder(
 
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DIRECTORY: Final = 16 * 1024
-"""Number of bytes that are searched in the directory of an old Office file."""
 
 _IN_OLD_OFFICE: Final = (
     ("EncryptedPackage", "a workbook with a password: save it without one in its own program"),
@@ -179,7 +177,7 @@ _IN_OLD_OFFICE: Final = (
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 
 Check = Callable[[tables.SourceTable], None]
-"""Function that raises RefusedTable if a table does not come from the expected export."""
+"""Function that raises RefusedTable for an unexpected export."""
 
 
 def open_table(
@@ -219,7 +217,7 @@ def open_table(
 def as_mapped(
     table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
 ) -> tables.SourceTable:
-    """Apply the mapping's row rules to an open table. Raise RefusedTable for unfit rules."""
+    """Apply the mapping's row rules to an open table."""
     if check is not None:
         check(table)
     if mapping.shape.changes_rows or mapping.rows is not None:
@@ -266,7 +264,7 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return a sentence if the first bytes belong to a file without a table."""
+    """Return why the first bytes belong to no table, or None."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
@@ -283,7 +281,7 @@ def _old_office(path: Path) -> str:
 
 
 def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
-    """Return the format that a file's first bytes show. Raise the errors of `open_table`."""
+    """Return the format that a file's first bytes show."""
     start = start_of(path)
     what = _old_office(path) if start.startswith(_OLD_OFFICE) else no_table(start)
     if what is not None:

@@ -1,4 +1,4 @@
-"""Convert the rows of exports that the keys of a mapping cannot describe."""
+"""Convert the rows of exports that no mapping can describe."""
 
 import re
 from collections import Counter
@@ -21,8 +21,7 @@ AddUp = Callable[[Sequence[str], Sequence[str]], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """Rows of one table that a preset's row function converts. `broken` has the problem of each
-    unclear row."""
+    """Rows of one table that a preset's row function converts."""
 
     rows: Iterator[Row]
     places: Mapping[str, int]
@@ -32,7 +31,7 @@ class MadeRows:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, row: Sequence[str], name: str) -> str:
-        """Return the cell of a row in a named column; empty if the file lacks the column."""
+        """Return a cell by column name, or an empty text."""
         return row[self.places[name]].strip() if name in self.places else ""
 
     def changed(self, row: Sequence[str], name: str, cell: str) -> Sequence[str]:
@@ -45,7 +44,7 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """Function that converts the rows of an export, with the columns used and added."""
+    """Function that converts the rows of an export."""
 
     reads: Sequence[str]
     may_read: Sequence[str] = ()
@@ -54,7 +53,6 @@ class RowFunction:
 
 
 _BUYER_AMOUNTS: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Types of amounts that add up to a buyer's payment, without the tax that Amazon pays."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
@@ -142,7 +140,6 @@ _PAYPAL_PAYMENTS: Final = frozenset({
     "mobile payment", "preapproved payment bill user payment", "subscription payment",
     "website payment",
 })  # fmt: skip
-"""Types of transactions that credit the seller and debit the buyer."""
 
 _BALANCE_CHANGED: Final = frozenset({
     "completed", "partially refunded", "refunded", "reversed", "placed", "cleared",
@@ -205,7 +202,7 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Maximum number of remembered transactions. Refunds of further transactions get no payment."""
+"""Maximum number of remembered transactions."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:

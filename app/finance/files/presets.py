@@ -1,4 +1,4 @@
-"""Define presets, which are mappings for widely used exports, and choose how to read a file."""
+"""Define presets, and choose how to read a file."""
 
 import re
 import tomllib
@@ -75,7 +75,7 @@ class ExportColumns:
     without: frozenset[str] = frozenset()
 
     def missing(self, heading: Collection[str]) -> list[str]:
-        """Return the required columns that the heading lacks, alternatives as `A or B`."""
+        """Return the required columns that the heading lacks."""
         return [
             " or ".join(self.names[name] for name in either)
             for either in self.needed
@@ -87,7 +87,7 @@ class ExportColumns:
 
 
 def export_columns(values: Mapping[str, Any]) -> ExportColumns:
-    """Return the columns by which the export of a mapping or preset is recognized."""
+    """Return the columns that identify an export."""
     if values.get("heading_row") == 0:
         return ExportColumns(names={}, needed=())
     optional, recognize = values.get("optional", ()), values.get("recognize", {})
@@ -123,7 +123,7 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Export of a program or provider that can be recognized by its columns."""
+    """Export that can be recognized by its columns."""
 
     name: str
     kind: PresetKind
@@ -136,8 +136,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset(Export):
-    """Shipped or custom mapping of one export. Its `source` says where the column names are
-    documented."""
+    """Shipped or custom mapping of one export."""
 
     source: Sequence[str]
     mapping: FileMapping
@@ -263,7 +262,7 @@ def list_presets() -> list[dict[str, Any]]:
 
 
 def show_preset(name_or_path: str) -> dict[str, Any]:
-    """Return a preset with the text of its file. Raise the errors of `load_preset`."""
+    """Return a preset with the text of its file."""
     preset = load_preset(name_or_path)
     return {
         "preset": preset.name,
@@ -281,8 +280,7 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """Export that fits the heading of a file. `columns` counts the columns that the preset
-    reads."""
+    """Export that fits the heading of a file."""
 
     export: Export
     columns: Sequence[str]
@@ -308,7 +306,7 @@ def recognized(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> list[Recognized]:
-    """Return the shipped presets that fit a file; empty for an unreadable file."""
+    """Return the shipped presets that fit a file."""
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -318,8 +316,7 @@ def recognized(
 def recognized_in(
     rows: Sequence[FirstRow], among: Sequence[Export] | None = None, *, kind: str | None = None
 ) -> list[Recognized]:
-    """Return the exports that fit one of a file's first rows. Only the exports that read the most
-    columns count."""
+    """Return the exports that fit one of the first rows."""
     best: dict[int, list[Recognized]] = {}
     fitted = set[str]()
     for number, row, plain in _plain_rows(rows):
@@ -350,7 +347,6 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""Divisor for presets that nearly fit: such a preset lacks under a third of its columns."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
@@ -414,7 +410,7 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows of a file, each split by every possible delimiter."""
+    """Return the first rows of a file, split by every delimiter."""
     return list(_first_rows(path, encoding, sheet))
 
 
@@ -471,7 +467,7 @@ class ReadingRequest:
 
 
 class OpenTable(Protocol):
-    """Function that opens a file as a table, like `open_table`, perhaps in more formats."""
+    """Function that opens a file as a table."""
 
     def __call__(
         self,
@@ -502,13 +498,13 @@ class ChosenReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Default settings for what a file's mapping does not state; None if unknown."""
+    """Default settings for what a mapping does not state."""
 
     zone: tzinfo | None
     phone_country: str | None = None
 
     def beside(self, found: ChosenReading) -> ChosenReading:
-        """Return a copy of a chosen reading in which these defaults replace missing values."""
+        """Return the reading with these defaults for missing values."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,
@@ -602,7 +598,7 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the requested mapping, or a mapping by the usual column names."""
+    """Return the requested mapping, or the usual column names."""
     content = request.content.encode()
     if request.mapping is not None and not content:
         try:

@@ -1,5 +1,5 @@
 """Read files of exchange rates: rows of `date,currency,rate`, or the European Central Bank's
-history. The first form states the merchant's currency for one unit."""
+history."""
 
 import csv
 import re

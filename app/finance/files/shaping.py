@@ -1,4 +1,4 @@
-"""Select the data rows of a table, and build cells that are made of several columns."""
+"""Select a table's data rows, and build combined cells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from reconcile.money import Money, is_currency
 
 
 class WordFilter:
-    """Words that are compared with cells, ignoring case. Words after `!` are exceptions."""
+    """Words that are compared with cells. Words after `!` are exceptions."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [(word, pattern_of(word)) for word in words if not word.startswith("!")]
@@ -48,7 +48,7 @@ class WordFilter:
 
 
 MAX_WORD: Final = 200
-"""Maximum number of characters in a cell that is compared with patterns."""
+"""Maximum characters of a cell that is compared with patterns."""
 
 MAX_REPORTED: Final = 50
 
@@ -56,7 +56,7 @@ MAX_REMEMBERED: Final = 10_000
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """Return a pattern for a word, in which a star stands for any text."""
+    """Return a pattern for a word; a star stands for any text."""
     first, *inner = map(re.escape, word.strip().casefold().split("*"))
     if not inner:
         return re.compile(first)
@@ -73,7 +73,7 @@ Ignored = tuple[str, str]
 
 
 class Shaped:
-    """Table that contains only data rows, after the mapping's rules for rows were applied."""
+    """Table that contains only data rows."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
         """Apply a mapping's rules to a table. Raise RefusedTable if a needed column is missing."""
@@ -105,7 +105,7 @@ class Shaped:
         return [(name, place(name), WordFilter(words)) for name, words in rules.items()]
 
     def batches(self) -> Iterator[tables.Batch]:
-        """Yield the data rows in batches. Each call starts at the first row."""
+        """Yield the data rows in batches."""
         self.ignored.clear()
         batches = self._emptied(self._chosen(self._made(self._cut(self.table.batches()))))
         yield from batches if self._fold is None else self._fold.batches(batches)
@@ -327,7 +327,7 @@ def made_cells(
 
 
 DIRECTED: Final = frozenset({"amount", "gross", "net"})
-"""Fields of money whose sign shows whether the money came in or went out."""
+"""Fields of money whose sign shows the direction."""
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
@@ -349,7 +349,7 @@ def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class FirstCells:
-    """Field whose cell is the first nonempty cell of several columns."""
+    """Field with the first nonempty cell of several columns."""
 
     places: Sequence[int]
 
@@ -360,12 +360,12 @@ class FirstCells:
 
 @dataclass(frozen=True, slots=True)
 class JoinedCells:
-    """Field whose cell joins the cells of several columns with spaces."""
+    """Field that joins the cells of several columns."""
 
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return the joined cell of each row. Joined dates with a time stay a CellMoment."""
+        """Return the joined cell of each row."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -383,11 +383,10 @@ def _time_in(cell: str) -> str:
 
 
 _EXACT: Final = Context(prec=200)
-"""Decimal context that rounds no amount. Amounts have at most ninety digits."""
 
 
 class SumOfCells:
-    """Adder of cells with amounts. It writes the sums in the file's own notation."""
+    """Adder of cells with amounts."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
@@ -533,7 +532,7 @@ _LEAST_ROWS_ABOVE: Final = 2
 
 
 class ShapedTotals:
-    """Finder of rows that are totals, because their amount is the sum of the rows above."""
+    """Finder of rows that are totals."""
 
     def __init__(
         self,
@@ -548,7 +547,7 @@ class ShapedTotals:
         own: Collection[int] = (),
         others: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Set the columns to read, by index in the heading. None stands for a missing column."""
+        """Set the columns to read, by index in the heading."""
         self._own, self._others = own, others
         self._of_others: Counter[tuple[int, str]] = Counter()
         self._references, self._amount, self._currency = references, amount, currency
@@ -560,7 +559,7 @@ class ShapedTotals:
         self._rows_above = 0
 
     def named(self, batch: tables.Batch) -> Mapping[int, Sequence[str]]:
-        """Return the rows that are labelled as totals. The keys are row numbers."""
+        """Return the rows that are labelled as totals, by number."""
         text = self._text(batch.rows).casefold()
         if not any(hint in text for hint in (_ASCII_HINTS if text.isascii() else _HINTS)):
             return {}
@@ -607,12 +606,12 @@ class ShapedTotals:
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row that is labelled as a total is no total, or None."""
+        """Return why a labelled row is no total, or None."""
         found = self._why_not(row)
         return None if found is None else f"is called a total, but {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which has only amounts, is not a total, or None."""
+        """Return why the last row is no total, or None."""
         found = self._why_not(row)
         if found is None and self._rows_above < _LEAST_ROWS_ABOVE:
             found = "there are too few rows above to tell whether it is a total or an order"

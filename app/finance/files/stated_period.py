@@ -1,4 +1,4 @@
-"""Find the period that a file states, in the format's elements or above the table."""
+"""Find the period that a file states."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,11 +28,11 @@ _NAMED: Final = re.compile(
 )
 
 LONGEST_LINE: Final = 1_000
-"""Maximum number of characters of a line in which a period is searched for."""
+"""Maximum characters of a line that is searched for a period."""
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period that is stated above a table, such as `01/10/2026 to 31/10/2026`."""
+    """Yield the period stated above a table."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }
@@ -60,7 +60,7 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Return the span of a stated period in the file's zone; None for an invalid period."""
+    """Return a stated period's span; None for an invalid period."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:

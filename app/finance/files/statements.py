@@ -28,7 +28,7 @@ _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
-"""Types of rows. A payment reversal cancels an announced but uncaptured part of a payment."""
+"""Types of rows."""
 
 
 class StatementForm:

@@ -1,9 +1,4 @@
-"""Read a table from a file of any format: a heading, and rows of text cells, in batches.
-
-CSV         `CsvTable`, with the delimiter , ; tab or |
-XLSX        `XlsxTable`, the first sheet or the named one
-JSON Lines  `JsonLines`, one object in each line
-"""
+"""Read a table from a file of any format, in batches."""
 
 from __future__ import annotations
 
@@ -31,7 +26,7 @@ _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """Return a column name's simple form: `Placed At` and `placed_at` are equal."""
+    """Return a column's simple name: `Placed At` becomes `placed_at`."""
     return _APART.sub("", name.strip().casefold())
 
 
@@ -63,7 +58,7 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Build the error for a missing column. The error lists similar names."""
+    """Build the error for a missing column."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
@@ -73,8 +68,7 @@ MAX_NAMED: Final = 20
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
-    """Return a phrase with the column names in the file, similar ones first, without phone
-    numbers."""
+    """Return a phrase with the file's columns, similar names first."""
     names = [
         name.strip()
         for name in heading
@@ -97,13 +91,12 @@ QUOTED_NAME: Final = 60
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Maximum digits of a cell that a message may repeat; phone numbers have more."""
+"""Maximum digits of a cell that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Problem that was found in a file. `row` is the line of the file in which the row begins, from
-    1."""
+    """Problem that was found in a file. Rows count from 1."""
 
     row: int
     column: str | None
@@ -115,8 +108,7 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error for a cell whose meaning is not certain. `word` is the text that a mapping must
-    explain."""
+    """Error for a cell whose meaning is not certain."""
 
     def __init__(self, sentence: str, *, word: str | None = None) -> None:
         super().__init__(sentence)
@@ -124,7 +116,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """Error for a file that cannot be read, or that cannot be read beyond a certain row."""
+    """Error for a file that cannot be read to its end."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -132,14 +124,14 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Check if a message may repeat a cell. The cell must be short and no phone number."""
+    """Check if a message may repeat a cell."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
     return few and text.isprintable()
 
 
 def quoted(cell: str) -> str:
-    """Return a cell in quotation marks, or a description if no message may repeat the cell."""
+    """Return a quoted cell, or a description of a private cell."""
     if not is_quotable(cell):
         return "the value there"
     text = cell.translate(BLANKS).strip()
@@ -150,7 +142,7 @@ BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
 
 
 def column_letters(number: int) -> str:
-    """Return the letters of a spreadsheet's column, from its number: 1 is A, 27 is AA."""
+    """Return a column's letters: 1 is A, 27 is AA."""
     letters = ""
     while number:
         number, rest = divmod(number - 1, 26)
@@ -162,13 +154,12 @@ _PLAIN: Final = re.compile(r"[-+]?[0-9][0-9.,]*")
 
 
 def rejects_beside(path: Path) -> Path:
-    """Return the path at which a file's rejected rows are written by default."""
+    """Return the default path for a file's rejected rows."""
     return path.with_name(f"{path.stem}.rejects.csv")
 
 
 def refuse_to_replace(path: Path) -> None:
-    """Raise UsageError if a file exists at the path, because a person may be correcting that
-    file."""
+    """Raise UsageError if a file exists at the path."""
     if path.exists():
         raise UsageError(f"{path.name} already exists: move it, or give --rejects FILE")
 
@@ -176,8 +167,7 @@ def refuse_to_replace(path: Path) -> None:
 def write_rejects(
     path: Path, table: SourceTable, problems: Iterable[Problem], *, decimal: str = "."
 ) -> None:
-    """Write the rejected rows of a table to a new file. Raise UsageError if the file cannot be
-    created."""
+    """Write the rejected rows of a table to a new file."""
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(made, "w", encoding="utf-8", newline="") as file:
@@ -215,16 +205,14 @@ def harmless(cell: str) -> str:
 
 
 MAX_FILE_BYTES: Final = 2 * 1024**3
-"""Maximum number of bytes of a file. Ten million rows have about 1 GB."""
 
 MAX_ROWS: Final = 10_000_000
 """Maximum number of rows of a file."""
 
 MAX_COLUMNS: Final = 500
-"""Maximum number of columns in a heading. A statement has some dozens."""
 
 MAX_CELL: Final = 128 * 1024
-"""Maximum number of characters in a cell, the limit of Python's CSV reader."""
+"""Maximum characters in a cell, as in Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
 
@@ -238,13 +226,13 @@ class Number(str):
 
 
 class LongNumber(str):
-    """Number in a workbook with more than fifteen digits, which may be inexact."""
+    """Number in a workbook with more than fifteen digits."""
 
     __slots__ = ()
 
 
 NO_VALUE: Final = "="
-"""Text in place of content that is no value, such as a JSON object."""
+"""Text in place of content that is no value."""
 
 
 class CellMoment(str):
@@ -256,8 +244,7 @@ class CellMoment(str):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive rows with their numbers in the file. `broken` has the problems of malformed
-    rows."""
+    """Consecutive rows with their numbers in the file."""
 
     rows: list[Sequence[str]]
     numbers: Sequence[int]
@@ -274,7 +261,7 @@ class StatedPeriod:
 
 
 class SourceTable(Protocol):
-    """Open table of a file. Reading raises RefusedTable at the first unreadable place."""
+    """Open table of a file."""
 
     heading: Sequence[str]
 
@@ -294,7 +281,7 @@ class SourceTable(Protocol):
         """Return the periods that the file states. The list is complete after all rows are read."""
 
     def batches(self) -> Iterator[Batch]:
-        """Yield all rows after the heading, in batches. Each call starts at the first row."""
+        """Yield all rows after the heading, in batches."""
         ...
 
 
@@ -386,12 +373,12 @@ _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 
 
 def places_as_names(row: Sequence[str]) -> list[str]:
-    """Return the heading of a file that has none: "1", "2", "3" and so on."""
+    """Return a missing heading: "1", "2", "3" and so on."""
     return [str(place) for place, _ in enumerate(row, 1)]
 
 
 class CsvTable:
-    """File of text with a delimiter between cells, such as CSV."""
+    """File of text with delimiters, such as CSV."""
 
     periods: Sequence[StatedPeriod] = ()
 
@@ -562,11 +549,11 @@ def _delimiter_of_ours(line: str) -> str | None:
 
 
 SEARCHED_ROWS: Final = 50
-"""Maximum number of nonempty rows that are searched for the heading."""
+"""Maximum number of rows that are searched for the heading."""
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the row with the most known names, or 0."""
+    """Return the index of the likeliest heading, or 0."""
     most = max(known)
     return known.index(most) if most > 1 else 0
 

@@ -1,5 +1,4 @@
-"""Read a sheet of a workbook (XLSX) as a table, in a child process with limits. A file of 10 kB can
-make the library allocate terabytes."""
+"""Read a sheet of a workbook (XLSX) as a table, in a child process with limits."""
 
 import datetime
 import json
@@ -40,17 +39,16 @@ MAX_CONTENT: Final = 1024 * MIB
 """Maximum number of bytes of all parts together, unpacked."""
 
 MAX_RATIO: Final = 200
-"""Maximum ratio of unpacked to packed bytes, for content larger than FREE_CONTENT."""
+"""Maximum ratio of unpacked to packed bytes."""
 
 FREE_CONTENT: Final = 10 * MIB
 
 MAX_CELLS: Final = 20_000_000
-"""Maximum number of cells in a sheet, which is rows times columns."""
 
 OF_ONE_SHEET: Final = ChildLimits(
     memory_mib=1_536, processor_s=120, duration_s=180, result_mib=2_048
 )
-"""Limits of the child process. A million rows of eight cells take about 1 GiB and 30 s."""
+"""Limits of the child process that reads a sheet."""
 
 MAX_ROW: Final = 16 * MIB
 """Maximum number of bytes of a row as JSON."""
@@ -72,7 +70,7 @@ def _untyped(cell: object) -> object:
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield a sheet's head and rows as lines of JSON, or a line with the reason for a refusal."""
+    """Yield a sheet, or the refusal's reason, as lines of JSON."""
     try:
         check_workbook(path)
         book, sheet = _sheet(path, name)
@@ -108,7 +106,7 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
 
 
 def sheet_names(path: Path) -> Iterator[bytes]:
-    """Yield a line of JSON with the names of sheets with content, or with an error."""
+    """Yield the sheets' names, or an error, as JSON."""
     try:
         check_workbook(path)
         book = _of_library(partial(load_workbook, path))
@@ -125,7 +123,7 @@ def sheet_names(path: Path) -> Iterator[bytes]:
 
 
 def check_workbook(path: Path) -> None:
-    """Raise RefusedTable if a workbook's archive is not safe to open."""
+    """Raise RefusedTable if a workbook is not safe to open."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -167,7 +165,7 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
 
 @dataclass(slots=True, kw_only=True)
 class SheetDoubts:
-    """Cells of a sheet without a reliable value, and hidden rows. Rows and columns count from 1."""
+    """Unreliable cells and hidden rows of a sheet."""
 
     cells: dict[int, dict[int, str]] = field(default_factory=dict)
     hidden: list[int] = field(default_factory=list)
@@ -258,7 +256,7 @@ class _Parts:
 
 class _Doubts:
     def __init__(self, *, recalculated: bool) -> None:
-        """Start without any doubtful cells. With `recalculated`, a saved zero is doubtful."""
+        """Start without any doubtful cells."""
         self.found = SheetDoubts()
         self._recalculated = recalculated
         self._row, self._column, self._hidden, self._doubts = 0, 0, False, 0
@@ -315,7 +313,6 @@ class _Doubts:
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _PLACE: Final = re.compile(r"([A-Za-z]{1,3})([0-9]{1,9})")
-"""Pattern of a cell's position. A cell without a position follows the previous cell."""
 
 
 def _column_number(letters: str) -> int:
@@ -329,13 +326,11 @@ MAX_DOUBTS: Final = 100_000
 """Maximum number of doubtful cells in a sheet."""
 
 _MOST_ERROR: Final = 40
-"""Maximum number of characters of an error. Excel's longest error is `#GETTING_DATA`."""
 
 _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the library's exception for unexpected content, which is not an Exception."""
 
 _MOST_LISTED: Final = 10
 

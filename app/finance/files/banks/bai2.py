@@ -46,7 +46,7 @@ _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 
 
 class Bai2Table(BankTable):
-    """Bank file in the format BAI2. An entry's row number is the line of its record 16."""
+    """Bank file in the format BAI2."""
 
     format = "BAI2"
 

@@ -23,7 +23,6 @@ MAX_DEPTH: Final = 40
 """Maximum depth of nested elements. The schema nests fifteen."""
 
 MAX_VALUE: Final = 8 * 1024
-"""Maximum number of characters in the text of one element. The schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
 """Maximum bytes of a tag or comment. For long tags, expat before 2.6 takes quadratic time."""

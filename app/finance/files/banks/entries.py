@@ -1,5 +1,4 @@
-"""Define the rows of booked entries for all bank formats, and check that entries add up to the
-stated balances."""
+"""Define the rows of booked entries, and check their balances."""
 
 from __future__ import annotations
 
@@ -27,13 +26,13 @@ HEADING: Final = (
 )
 
 INTERIM: Final = ("CAMT.052", "MT942")
-"""Formats of reports that banks send during the day, before the day's statement."""
+"""Formats of reports that banks send during the day."""
 
 NOTIFICATION: Final = "CAMT.054"
 """Format of notifications, which may leave bookings out."""
 
 Row = tuple[int, Sequence[str]]
-"""Row of a bank file: (row number, cells in the order of HEADING)."""
+"""Row of a bank file: (row number, cells)."""
 
 
 class BankTable(ABC):
@@ -138,8 +137,7 @@ def day_after(day: str) -> str:
 
 @dataclass(slots=True)
 class Balances:
-    """Balances of one statement, and the sum of the booked entries. `goes_on` is true if this page
-    continues the previous page's statement."""
+    """Balances of one statement, and the sum of its entries."""
 
     opening: Decimal | None = None
     closing: Decimal | None = None
@@ -153,31 +151,29 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return a text that identifies this statement and its difference within the file."""
+        """Return a text that identifies this statement's difference."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
-        """Add the amount of a booked entry. Without a number, balances are not compared."""
+        """Add the amount of a booked entry."""
         try:
             self.moved += Decimal(cell)
         except InvalidOperation:
             self.opening = None
 
     def follows(self, other: Balances) -> bool:
-        """Return whether this statement begins with the closing balance of the statement
-        `other`."""
+        """Check if this statement continues the statement `other`."""
         of, before = (self.account, self.currency), (other.account, other.currency)
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return the change of balance that the entries do not explain; 0 if a balance is
-        missing."""
+        """Return the unexplained change of balance, or 0."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Return a sentence with the change of balance, the entries' sum, and the difference."""
+        """Return a sentence about the statement's difference."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

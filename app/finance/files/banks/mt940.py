@@ -30,7 +30,7 @@ _ENTRY: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,16})(?://(?P<bank>[^\n]{0,34}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Pattern of MT940 field 61 (SWIFT, Standards Category 9). Some banks write a longer reference."""
+"""Pattern of MT940 field 61 (SWIFT, Standards Category 9)."""
 
 _DIALECT: Final = re.compile(
     rf"(?P<year>\d\d)(?P<month>\d\d)(?P<day>\d\d)(?P<entry>\d{{4}}| {{4}})?{_MONEY}"
@@ -38,7 +38,6 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Pattern of field 61 in some banks' variants, accepted only if the balances agree."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
@@ -86,7 +85,6 @@ _NOT_AS_SWIFT: Final = (
 _BOTH: Final = "the file has both MT940 and MT942 messages: import each as a file of its own"
 
 MAX_FIELD: Final = 64
-"""Maximum number of lines in one field. Field 86 may have six."""
 
 
 class Mt940Table(BankTable):
@@ -174,7 +172,7 @@ class Mt940Table(BankTable):
 
 
 class Mt942Table(BankTable):
-    """Bank file in the format MT942, with booked entries but without balances."""
+    """Bank file in the format MT942."""
 
     format = "MT942"
 

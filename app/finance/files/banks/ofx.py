@@ -1,4 +1,4 @@
-"""Read OFX, Open Financial Exchange: 1.x (SGML) and 2.x (XML), up to MAX_OFX_BYTES."""
+"""Read OFX, Open Financial Exchange, versions 1.x and 2.x."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,9 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes in an OFX file. Parsing takes eight times this size of memory."""
 
 MAX_OPEN: Final = 100
-"""Maximum number of open elements. An element without a value stays open until its parent ends."""
+"""Maximum number of open elements."""
 
 # Possessive: a name that does not end would otherwise be tried at each of its lengths.
 _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
@@ -40,7 +39,7 @@ AMOUNT_IN: Final = "CURRENCY.CURSYM"
 
 
 class OfxTable(BankTable):
-    """Bank file in the format OFX, of bank or card accounts."""
+    """Bank file in the format OFX."""
 
     format = "OFX"
 
