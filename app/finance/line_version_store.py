@@ -64,7 +64,7 @@ class LineKind:
         return (*group, ordinal) if self.numbered else group
 
     def line_id(self, key: Row) -> str:
-        """Return a line's id, equal in all versions: a prefix such as `bok_`, and 20 hex digits."""
+        """Return a line's id: a prefix and 20 hex digits."""
         named = key if self.numbered else reversed(key)
         digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
         return f"{self.prefix}_{digest.hexdigest()}"
@@ -82,7 +82,7 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return, for each row, the index of its known line; None for a new line."""
+        """Return, for each row, the known line's index, or None."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
@@ -95,7 +95,7 @@ class LineKind:
 
 
 class _Statements(LineKind):
-    """Kind of the lines of statements. Several lines can have equal references."""
+    """Kind of the lines of statements."""
 
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
@@ -144,7 +144,7 @@ def _moved(group: Row, content: Row) -> Moved:
 
 
 ERASED_PHONE: Final = ""
-"""Text in place of an erased phone number in an order book."""
+"""Text in place of an erased phone number."""
 
 ERASED_NUMBER: Final = "•"
 """Text in place of an erased number in a bank's text."""
@@ -197,7 +197,7 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """New line that can correct an earlier line, which is still valid."""
+    """New line that can correct an earlier line."""
 
     of: str
     currency: str
@@ -214,7 +214,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedLine:
-    """Line whose content an import changes, with the content before and after."""
+    """Line whose content an import changes, before and after."""
 
     line: str
     before: Sequence[Any]
@@ -230,7 +230,7 @@ MOST_BESIDE: Final = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Numbers of new, changed and unchanged lines. `changes` has the first changed lines."""
+    """Numbers of new, changed and unchanged lines."""
 
     new: int = 0
     changed: int = 0
@@ -246,7 +246,7 @@ class WrittenVersions:
         self.changes += other.changes[: MOST_CHANGES - len(self.changes)]
 
     def said_beside(self) -> list[str]:
-        """Return a sentence on the new lines that can correct earlier lines."""
+        """Return a sentence on lines that can correct others."""
         if not self.beside:
             return []
         numbers = sorted({each.number for each in self.beside})
@@ -402,7 +402,7 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return the lines known at an instant that have one of the wanted values."""
+    """Return the lines that have one of the wanted values."""
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
         sql = statement(
@@ -420,13 +420,13 @@ async def lines_known(
 # --- undoing what a killed import left ------------------------------------------------------------
 
 UNDOING: Final = 1_000
-"""Number of lines in each of the transactions that undo a killed import."""
+"""Number of lines per transaction when a killed import is undone."""
 
 
 async def key_stretches(
     connection: AsyncConnection, kind: import_store.ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Yield the last key of each range of lines, and None for the last range."""
+    """Yield the last key of each range; None for the last."""
     (key,) = table(LINES[kind].table, column(LINES[kind].group[0])).c
     further = select(key).order_by(key).limit(1).offset(lines)
     last: str | None = ""
@@ -439,7 +439,7 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Undo an unpublished import for a range of lines, and restore earlier versions."""
+    """Undo an unpublished import for a range of lines."""
     number = await import_store.newest_published(connection)
     first = LINES[kind].group[0]
     lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
@@ -469,11 +469,9 @@ _MADE: Final = (
 )
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""SQL condition for lines whose current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
-"""Number of lines per SQL statement of a withdrawal. A server cancels statements after 15
-seconds."""
+"""Number of lines per SQL statement of a withdrawal."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -503,7 +501,7 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Range of lines by the first column of their key, `after` excluded and `to` included."""
+"""Range of lines by the first column of their key."""
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
@@ -550,7 +548,7 @@ _EVERY: Final = 2**62
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Count the current lines of an import, and those dated before `before`."""
+    """Count an import's current lines, and the earlier ones."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):
@@ -599,8 +597,7 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End a withdrawn import's versions and restore the earlier versions. Return the number of
-    restored versions."""
+    """End a withdrawn import's versions, and restore the earlier versions."""
     values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
     restored = 0
     async for stretch in _stretches_of(connection, found):

@@ -1,5 +1,4 @@
-"""Return the present matching rules, and show the effect of new rules. `rule_file.py` parses
-rules."""
+"""Return the present matching rules, and preview new rules."""
 
 import json
 import tomllib
@@ -43,7 +42,7 @@ class RuleChangeDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange:
-    """Setting that differs between two sets of rules. An unset value is empty."""
+    """Setting that differs between two sets of rules."""
 
     what: str
     before: str
@@ -52,7 +51,7 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return the values of a limit with a word such as `lowered`."""
+        """Return a limit's values, with a word such as `lowered`."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
@@ -64,7 +63,7 @@ class RuleChange:
 
 
 def compare_rules(before: str, after: str) -> list[RuleChange]:
-    """Return the settings in which two sets of rules differ, limits first."""
+    """Return the settings that differ, limits first."""
     rules = [read_rules(each) for each in (before, after)]
     stated = {
         (period, currency)
@@ -143,7 +142,7 @@ def _setting_text(value: Any) -> str:
 
 
 def limits_sentence(changes: Sequence[RuleChange]) -> str:
-    """Return sentences that state the changed limits and the number of other changes."""
+    """Return sentences that state the changed limits."""
     limits = [each.sentence for each in changes if each.note]
     others = len(changes) - len(limits)
     said = limits[:LIMITS_NAMED] or ["No limit changes."]
@@ -161,11 +160,10 @@ LIMITS_NAMED: Final = 9
 
 
 MOST_REPORTED: Final = 1_000
-"""Maximum number of changes that a preview lists. Each change takes about a kilobyte."""
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
-    """Return the newest saved rules, or None if no rules were saved."""
+    """Return the newest saved rules, or None."""
     async with context.database.reading() as connection:
         return await rules_in_force(connection)
 
@@ -181,7 +179,7 @@ class RulesDocument(TypedDict):
 
 
 def rules_document(saved: SavedRules | None) -> RulesDocument:
-    """Return saved rules as a document. None means that no rules were saved."""
+    """Return saved rules as a document."""
     if saved is None:
         return {"number": None, "toml": ""}
     return {
@@ -194,7 +192,7 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules in force now or at an instant, or the default rules."""
+    """Return the rules in force, or the default rules."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 
@@ -395,7 +393,7 @@ def decision_json(decision: Decision) -> DecisionDocument:
 
 
 async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocument:
-    """Return, as a document, the effect of new rules. Raise the errors of `preview_rules`."""
+    """Return the effect of new rules as a document."""
     return (await preview_rules(context, text)).document()
 
 

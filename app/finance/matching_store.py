@@ -1,4 +1,4 @@
-"""Query the database for a matching, and let synchronous code read the rows from one snapshot."""
+"""Query a matching's rows, also for synchronous code."""
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Result:
-    """Run a synchronous function that can read this connection's rows through `rows_of`."""
+    """Run a synchronous function that can call `rows_of`."""
     return await connection.run_sync(lambda _: work())
 
 
@@ -49,7 +49,7 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
 
 
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
-    """Yield the rows of an asynchronous stream for synchronous code in `in_step`."""
+    """Yield an asynchronous stream's rows for code in `in_step`."""
     return chain.from_iterable(_counted_batches(batches, progress))
 
 
@@ -79,7 +79,7 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
-    """Saved version of the matching rules, with its number from 1."""
+    """Saved version of the matching rules, numbered from 1."""
 
     number: int
     at: Instant
@@ -94,7 +94,7 @@ _RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "diges
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
-    """Return the saved rules in force now or at an instant; None without saved rules."""
+    """Return the saved rules in force, or None."""
     newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
@@ -147,7 +147,6 @@ _CONTESTED: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""SQL for statement lines that name no order, and whose payment several orders claim."""
 
 _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 
@@ -158,7 +157,7 @@ _ORDERS: Final = "SELECT order_key FROM links WHERE kind = 'payment' AND referen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedLines:
-    """Keys of orders that may be joined, and the lines that join them."""
+    """Keys of orders that may be joined, with the joining lines."""
 
     keys: Collection[str]
     book: list[BookRow]
@@ -168,7 +167,7 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """Return the keys of orders that belong together, with the lines that join the orders."""
+    """Return the keys of orders that belong together."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):

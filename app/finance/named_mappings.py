@@ -1,4 +1,4 @@
-"""Save column mappings under names, for pages, commands and the import folder."""
+"""Save column mappings under names."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ from app.finance import import_store
 from app.finance.files.presets import KINDS, ReadingRequest, reading_in
 
 MOST_NAMED: Final = 200
-"""Maximum number of saved mappings, because each mapping is compared with every file."""
+"""Maximum number of saved mappings."""
 
 Request = TypeVar("Request", bound=ReadingRequest)
 
@@ -66,7 +66,7 @@ async def save_named(
 
 
 async def delete_named(context: AppContext, name: str, *, by: str | None) -> None:
-    """Delete a saved mapping. Raise NotFoundError if there is no such mapping."""
+    """Delete a saved mapping."""
     await one_mapping(context, name)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_deleted")

@@ -17,7 +17,7 @@ from app.orders.record_store import after_all, keep_records, order_records, owne
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Maximum number of orders in the first transaction and in each later transaction."""
+"""Maximum number of orders in the first and later transactions."""
 
 SHOWN = 3
 
@@ -36,7 +36,7 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return the statement rows whose payment also appears in another order's row."""
+    """Return the statement rows with a payment of several orders."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -55,7 +55,7 @@ OF_STATEMENT: Final = "Compare these rows with the provider's export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
-    """Return a sentence for each kind of shared reference. `then` is the next step."""
+    """Return a sentence for each kind of shared reference."""
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name "
         f"a {kind} that a row of another order also names, but one {kind} pays only one order. "
@@ -82,7 +82,7 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references of rows. Return the rows whose reference belongs to another order."""
+    """Store the rows' references. Return the rows with foreign references."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for found in staged.having("source"):

@@ -1,5 +1,4 @@
-"""Store closings of periods, and query what a report needs except lines and breaks. A closing is
-never changed."""
+"""Store closings of periods, and query what a report needs except lines and breaks."""
 
 import hashlib
 import json
@@ -32,11 +31,11 @@ LEVEL: Final = 9
 """Level of compression. Reports are written once and kept forever."""
 
 PART_BYTES: Final = 1024 * 1024
-"""Number of bytes of a report or journal in one row, before compression."""
+"""Number of bytes of a report in one row, uncompressed."""
 
 
 class PrintParts:
-    """Compressor of a report or journal in parts. The text of one `write` call is never divided."""
+    """Compressor of a report or journal in parts."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -68,8 +67,7 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Storing fails for a stored
-    version."""
+    """Store a closing with its reports and journals."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -97,7 +95,7 @@ async def add_closing(
 
 
 async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> None:
-    """Store the reopening of a closing. Storing fails if the closing was reopened before."""
+    """Store a closing's only reopening."""
     await connection.execute(
         text(
             "INSERT INTO reopenings (period, version, at, who, digest, document) "
@@ -133,7 +131,7 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """Closing of a period, without its content. `second` is the person who approved the closing."""
+    """Closing of a period, without its content."""
 
     period: str
     version: int
@@ -147,7 +145,7 @@ class Closed:
     reopening: str | None = None
 
     def stands_at(self, as_of: Instant | None) -> bool:
-        """Return whether the closing was in force at an instant. None means now."""
+        """Check if the closing was in force at an instant."""
         if as_of is None:
             return self.reopened_at is None
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
@@ -165,7 +163,7 @@ _CLOSINGS: Final = (
 
 
 async def all_closings(connection: AsyncConnection) -> list[Closed]:
-    """Return all versions of all closings, sorted by period and version."""
+    """Return all closings, sorted by period and version."""
     return [
         Closed(
             period=row[0],
@@ -186,7 +184,7 @@ async def all_closings(connection: AsyncConnection) -> list[Closed]:
 async def closed_periods(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> list[Closed]:
-    """Return the closings in force now or at an instant, the earliest period first."""
+    """Return the closings in force, the earliest period first."""
     return [each for each in await all_closings(connection) if each.stands_at(as_of)]
 
 
@@ -218,7 +216,7 @@ async def reopening_text(connection: AsyncConnection, period: str, *, version: i
 async def print_parts(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> AsyncIterator[bytes]:
-    """Yield the parts of a stored report or journal, if stored in this format."""
+    """Yield the parts of a stored report or journal."""
     sql = text(
         "SELECT content FROM closing_prints WHERE period=:period AND version=:version "
         "AND format=:format AND part=:part"
@@ -247,13 +245,13 @@ _FIRST: Final = (
 
 
 async def first_known(connection: AsyncConnection) -> Instant | None:
-    """Return the time of the first arrival, import or publication, or None."""
+    """Return the time of the first stored evidence, or None."""
     found = [await connection.scalar(text(each)) for each in _FIRST]
     return min((Instant(each) for each in found if each is not None), default=None)
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
-    """Return the number of received unreadable deliveries that need a person."""
+    """Return the number of unreadable deliveries that need a person."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
         {"until": until},
@@ -262,7 +260,7 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Return the number of deliveries for another shop received in a span of time."""
+    """Return the number of deliveries for another shop."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -274,7 +272,6 @@ async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: 
 
 
 AT_ONCE: Final = 1_000
-"""Maximum number of revisions in memory. Each revision takes about half a kilobyte."""
 
 _REVISIONS: Final = (
     "SELECT order_key, at, before_outcome, outcome, because FROM revisions "
@@ -290,7 +287,7 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield the orders whose final outcome at the start differs at the end, sorted by key."""
+    """Yield the orders whose final outcome changed, sorted by key."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -317,6 +314,6 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return the ids of breaks accepted by an instant, including acceptances undone later."""
+    """Return breaks accepted by an instant, even if undone later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

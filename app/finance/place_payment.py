@@ -84,7 +84,7 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Maximum time between an order and a payment for which the order is suggested."""
+"""Maximum time between a suggested order and the payment."""
 
 LOOKED_AT: Final = 200
 
@@ -93,10 +93,7 @@ SUGGESTED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """Order that a payment can be for, with the reasons.
-
-    due  amount due for the order, if known
-    """
+    """Order that a payment can be for, with the reasons."""
 
     order: str
     due: Money | None
@@ -104,7 +101,7 @@ class Suggestion:
 
     @property
     def fits(self) -> bool:
-        """Return whether the payment's amount and phone number are those of the order."""
+        """Check if amount and phone number are those of the order."""
         return {"amount", "number"} <= set(self.reasons)
 
     def document(self) -> dict[str, Any]:
@@ -117,7 +114,7 @@ class Suggestion:
 
 
 async def suggested_orders(context: AppContext, payment: Unallocated) -> list[Suggestion]:
-    """Return the orders that can fit a payment, the best first."""
+    """Return the orders that can fit a payment, best first."""
     async with context.database.reading() as connection:
         return await _suggestions(context, connection, payment)
 
@@ -203,8 +200,7 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not act on a payment alone, or None. Raise the errors of
-    `place_payment`."""
+    """Return why one person may not act on a payment alone, or None."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -436,7 +432,7 @@ _NAMES: Final[Mapping[ActKind, tuple[str, str]]] = {
 
 
 def placing_kinds(context: AppContext) -> dict[ActKind, ProposalKind]:
-    """Return the kind of proposal for each act on a payment."""
+    """Return the kind of proposal for each act."""
     return {kind: _kind(context, kind) for kind in _NAMES}
 
 

@@ -1,4 +1,4 @@
-"""Return the rows in one bucket on one side of a run, by matching again."""
+"""Return the rows in one bucket of a run."""
 
 from collections import deque
 from typing import Any, Final
@@ -21,7 +21,6 @@ from reconcile.matching.tally import KeepingTally
 from reconcile.money import Money, to_json
 
 MOST: Final = 10_000
-"""Maximum number of returned rows. Each row takes half a kilobyte."""
 
 
 async def placed_rows(

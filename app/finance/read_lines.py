@@ -1,4 +1,4 @@
-"""Read lines of order books and statements, as known now or at an instant, a page at a time."""
+"""Read pages of order-book and statement lines."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -37,7 +37,7 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """Return a page of an order book's lines. `after` is the previous page's `following`."""
+    """Return a page of an order book's lines."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -51,7 +51,7 @@ async def book_page(
 async def list_book(
     context: AppContext, *, reference: str | None, as_of: Instant | None, limit: int
 ) -> list[BookLine]:
-    """Return the first lines of an order book, as `book_page` does."""
+    """Return the first lines of an order book."""
     page = await book_page(context, reference=reference, as_of=as_of, limit=limit)
     return page.lines
 
@@ -64,7 +64,7 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return a page of statement lines. `after` is the previous page's `following`."""
+    """Return a page of statement lines."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -88,7 +88,7 @@ async def list_statement(
 async def lines_naming(
     connection: Connection, order: str, payments: Collection[str], as_of: Instant
 ) -> tuple[list[BookLine], list[StatementLine]]:
-    """Return an order's book lines, and the statement lines of the order or its payments."""
+    """Return an order's book lines and statement lines."""
     key = match_key(order)
     books = await book_lines_of(connection, [key], as_of=as_of)
     statements = await statement_lines_of(connection, [key], payments=payments, as_of=as_of)

@@ -67,10 +67,7 @@ BUILT_IN: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran(break_store.Run):
-    """Finished run with its control totals.
-
-    open  number of breaks that are neither accepted nor closed
-    """
+    """Finished run with its control totals and open breaks."""
 
     control: Control
     open: int
@@ -267,7 +264,7 @@ async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
 
 
 async def ran(context: AppContext, done: break_store.Run) -> Ran:
-    """Return a finished run with its control totals and the number of its open breaks."""
+    """Return a finished run with its control totals."""
     async with context.database.reading() as connection:
         accepted = 0
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):
@@ -364,7 +361,7 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as a document. `matched` has the orders that agree with the book."""
+    """Return a run as a document."""
     control = found.control
     ties = control.ties()
     matched = [

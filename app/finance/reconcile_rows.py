@@ -1,4 +1,4 @@
-"""Provide the inputs of one matching from one snapshot: three streams of rows in key order."""
+"""Provide the inputs of one matching from one snapshot."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -44,11 +44,11 @@ FEW: Final = 2_000
 """Maximum number of orders in the last round of refreshing."""
 
 ROUNDS: Final = 5
-"""Maximum number of rounds of refreshing. New rounds are needed while deliveries keep arriving."""
+"""Maximum number of rounds of refreshing."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Compute missing and stale ledger lines again. Return the number of folded orders."""
+    """Compute stale ledger lines again. Return the number of orders."""
     total = 0
     for _ in range(ROUNDS):
         now, folded = context.clock.now(), 0
@@ -78,14 +78,14 @@ async def is_behind(connection: Connection, order: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """New ledger lines in place of stale cached lines, for one snapshot."""
+    """New ledger lines in place of stale cached lines."""
 
     orders: frozenset[str] = frozenset()
     rows: tuple[TakingRow, ...] = ()
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
-    """Compute the ledger lines that became stale after the cache was refreshed."""
+    """Compute the ledger lines that became stale meanwhile."""
     fresh: dict[str, ledger_line_store.FreshLine] = {}
     async for stale in ledger_line_store.stale_orders(connection, now=now):
         for each in await _made_anew(context, connection, stale, now=now):
@@ -138,7 +138,7 @@ async def ledger_lines_now(
 async def ledger_lines_then(
     context: AppContext, *, as_of: Instant, progress: Callable[[int], None]
 ) -> AsyncIterator[Connection]:
-    """Yield a connection to a scratch database with all ledger lines of an instant."""
+    """Yield a connection to an earlier instant's ledger lines."""
     async with scratch_database() as scratch:
         async with context.database.reading(settled=True) as connection:
             async for histories in history_store.scan(connection):
@@ -163,7 +163,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts that a matching needs besides its rules. All fields can be pickled."""
+    """Facts that a matching needs besides its rules."""
 
     as_of: Instant
     rules: MatchRules
@@ -206,13 +206,13 @@ NOTHING_COVERED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Connections to the rows of one snapshot, for functions that `in_step` runs."""
+    """Connections to the rows of one snapshot."""
 
     connection: Connection
     takings: Connection
 
     async def bank(self, known: Known) -> BankLeg | None:
-        """Match payouts with the bank. None means that no bank file was imported."""
+        """Match payouts with the bank."""
         return await bank_leg(
             self.connection,
             as_of=known.as_of,
@@ -228,7 +228,7 @@ class Snapshot:
         period: Period | None = None,
         coverage: Coverage = NOTHING_COVERED,
     ) -> Wallets:
-        """Check the balances of wallets. Raise UsageError for too many transfers or holds."""
+        """Check the balances of wallets."""
 
         def work() -> Wallets:
             rows = matching_store.rows_of(
@@ -255,7 +255,7 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match the rows whose keys are in a range, and yield the decisions."""
+        """Match the rows of a range, and yield the decisions."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -283,7 +283,7 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot of what is known now, or was known at a past instant."""
+    """Yield a snapshot of what is known at an instant."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -297,10 +297,10 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Maximum number of payouts and of bank lines. More come from a mapping of wrong columns."""
+"""Maximum number of payouts and of bank lines."""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
-"""Input of bank matching: (payouts, bank lines, orders that bank lines may pay, coverage)."""
+"""Input of bank matching: (payouts, bank lines, orders, coverage)."""
 
 
 async def bank_sides(
@@ -311,8 +311,7 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the input of bank matching; None without bank files. Raise UsageError for more
-    payouts, lines or orders than MOST."""
+    """Return the input of bank matching; None without bank files."""
     if not await bank_store.any_bank_line(connection, as_of=as_of):
         return None
     lines: list[BankLine] = []
@@ -341,7 +340,7 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match payouts with the bank. Raise UsageError for a sum that is too large."""
+    """Match payouts with the bank."""
     paid, lines, orders, covered = sides
     try:
         return BankLeg(
@@ -367,8 +366,7 @@ async def bank_leg(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts with the bank as of an instant; None without bank files. Raise the errors of
-    `bank_sides` and `leg_of`."""
+    """Match payouts with the bank as of an instant; None without bank files."""
     sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands, takings=takings)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
@@ -376,7 +374,7 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the decisions about lines without a common key, then about payouts and bank lines."""
+    """Yield the remaining decisions, those about the bank last."""
     if bank is None:
         yield from matching.rest()
         return
@@ -397,7 +395,7 @@ def _bounded(count: int, what: str) -> None:
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """Return an estimate of the work: ledgers to compute, plus rows to read."""
+    """Return an estimate of the rows to read and compute."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
@@ -414,7 +412,7 @@ async def known_in(
     rules: MatchRules,
     period: Period | None,
 ) -> Known:
-    """Return the facts that are needed to match the rows of this snapshot."""
+    """Return the facts that the matching of this snapshot needs."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:

@@ -1,5 +1,4 @@
-"""Compute the report of a period: its orders, its money, and later evidence about closed months.
-Nothing is written."""
+"""Compute the report of a period. Nothing is written."""
 
 import json
 from collections import Counter, deque
@@ -61,7 +60,7 @@ MONTHS_MAX: Final = 120
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
-    """Raise UsageError for an invalid or long period, or a wrong `as_of`."""
+    """Raise UsageError for an invalid or long period."""
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
@@ -99,7 +98,7 @@ async def report_period(
 
 
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
-    """Return a period's report in one format. Raise the errors of `report_period` and `render`."""
+    """Return a period's report in one format."""
     return render(await report_period(context, scope), form)
 
 
@@ -262,8 +261,7 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 
 @dataclass(slots=True)
 class JournalTotals:
-    """Totals of a written journal. Sums are debit minus credit; `named` has the accounts that
-    people chose."""
+    """Totals of a written journal."""
 
     transactions: int = 0
     sums: Counter[tuple[journal.Role, str]] = field(default_factory=Counter)
@@ -336,7 +334,7 @@ async def report_journal(
 
 
 async def adjusted_money(context: AppContext, *, as_of: Instant) -> adjusting.AdjustedMoney:
-    """Return the adjustments of closed months that follow from evidence known at `as_of`."""
+    """Return the adjustments of closed months as of an instant."""
     found = adjusting.AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)
@@ -395,7 +393,7 @@ def _on_the_books(
 
 
 TRANSACTIONS: Final = "transactions"
-"""Name of the stored file with a closed month's transactions as JSON Lines."""
+"""Name of the file with a closed month's transactions."""
 
 
 def kept_line(transaction: journal.Transaction) -> bytes:

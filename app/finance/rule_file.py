@@ -1,7 +1,4 @@
-"""Parse a file of matching rules in TOML, and report every mistake in it.
-
-`rule_text.py` lists the settings with examples.
-"""
+"""Parse a file of matching rules. `rule_text.py` lists the settings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -40,7 +37,7 @@ Period = Literal["day", "month"]
 PERIODS: Final[tuple[Period, ...]] = ("day", "month")
 
 DAYS_IN_A_MONTH: Final = 5
-"""Factor between the limit for a day and the default limit for a month."""
+"""Factor between a day's limit and a month's default limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +62,7 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the limit of one person in a period, in minor units; None without a limit."""
+        """Return one person's limit in minor units, or None."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated
@@ -74,7 +71,7 @@ class Rules:
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> str | None:
-        """Return why one person may not accept an amount alone, or None."""
+        """Return why one person may not accept an amount, or None."""
         if not self.alone_max or not money.minor:
             return None
         limit = self.alone_max.get(money.currency)
@@ -121,7 +118,6 @@ MOST_PAYERS: Final = 100
 """Maximum number of payers' names."""
 
 MOST_METHODS: Final = 100
-"""Maximum number of payment methods. A shop offers a dozen, in a few spellings."""
 
 _Duration = Annotated[int, PlainValidator(_duration)]
 _Currency = Annotated[str, AfterValidator(_currency)]
@@ -129,7 +125,7 @@ _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
 MOST_WHERE: Final = 300
-"""Maximum number of values in one condition. A list of all countries has 250."""
+"""Maximum number of values in one condition."""
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -1,4 +1,4 @@
-"""List the settings of matching rules with examples, and change one setting in a text of rules."""
+"""List the settings of matching rules, and change one."""
 
 import json
 import re
@@ -93,7 +93,7 @@ SETTINGS: Final = _settings(
         '("gift card + stripe" is partly credit). A list replaces the built-in list.',
     ),
 )
-"""All settings in the order of a file of rules. Examples can use values of earlier examples."""
+"""All settings in the order of a file of rules."""
 
 MOST_LINES: Final = 200
 
@@ -147,7 +147,7 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
 
 
 def with_names(text: str, name: str, *added: str) -> str:
-    """Return rules with names added to a list. Raise the errors of `with_setting`."""
+    """Return rules with names added to a list."""
     known = tomllib.loads(text).get(name, [])
     return with_setting(text, name, [*added, *known])
 
@@ -221,7 +221,7 @@ LIMITS: Final[Mapping[str, str]] = {
 
 
 def limits_of(rules: Rules) -> list[dict[str, str]]:
-    """Return the effective limits in major units, for each currency that has limits."""
+    """Return the effective limits in major units, by currency."""
     found = []
     for currency, minor in sorted(rules.alone_max.items()):
         most = (minor, rules.limit("day", currency), rules.limit("month", currency))

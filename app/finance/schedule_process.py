@@ -1,5 +1,4 @@
-"""Run scheduled work in a process of its own (`tallyhook schedule run`), so that the reader need
-not wait."""
+"""Run scheduled work in its own process."""
 
 import asyncio
 import sys
@@ -20,11 +19,11 @@ STOPPED: Final = "the service was stopped before the work was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Function that does a claimed run's work, and returns an exit code."""
+"""Function that does a claimed run's work."""
 
 
 class Scheduler(PeriodicTask):
-    """Periodic task that runs all due work, one entry after another."""
+    """Periodic task that runs all due work."""
 
     def __init__(
         self, context: AppContext, entries: tuple[ScheduleEntry, ...], *, begin: Begin | None = None
@@ -35,13 +34,13 @@ class Scheduler(PeriodicTask):
         self._process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
-        """Stop, and terminate the running work. After the next start, the work is repeated."""
+        """Stop, and terminate the running work, which is repeated later."""
         super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
     async def look(self) -> int:
-        """Run all work that is due now. The result is always 0, so that the task rests."""
+        """Run all work that is due now."""
         for entry, due_at in await due_now(self._context, self._entries):
             if self.stopping:
                 break

@@ -23,10 +23,10 @@ from reconcile.documents import Count, InstantText, Keywords, NextText
 from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_known
 
 LEASE: Final[Duration] = 30 * MINUTE
-"""Time limit of one try. Afterwards another worker takes the work over."""
+"""Time limit of one try, after which another worker begins."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""Pause before the second try. Each later pause is four times as long."""
+"""Pause before the second try. Later pauses grow fourfold."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
@@ -126,7 +126,7 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the run claimed for this try; None if the work ended or was taken over."""
+    """Return the run claimed for this try, or None."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
@@ -189,7 +189,7 @@ async def put_off(
 
 
 class LeaseLost(TallyhookError):
-    """Error for work that outlasted its lease and was taken over by another process."""
+    """Error for work that another process has taken over."""
 
 
 async def note(
@@ -244,7 +244,7 @@ class ScheduleDocument(TypedDict):
 async def schedule_document(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[ScheduledDocument]:
-    """Return each entry with its last run and its next due time, as documents."""
+    """Return each entry with its last run and next time."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
@@ -260,7 +260,7 @@ async def schedule_document(
 
 
 def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument | None:
-    """Return a document on a scheduled run, or None without a run."""
+    """Return a document on a scheduled run."""
     if run is None:
         return None
     again_at = format_known(run.until if run.state in ("failed", "waiting") else None)

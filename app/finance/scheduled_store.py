@@ -1,5 +1,4 @@
-"""Store scheduled runs, one row for each due time of each entry. Another worker takes over a run
-whose lease has ended."""
+"""Store scheduled runs, one row for each due time of each entry."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -14,7 +13,7 @@ from reconcile.instants import DAY, Instant
 State = Literal["seen", "running", "waiting", "done", "failed"]
 
 KEPT: Final = 400 * DAY
-"""Age at which rows are deleted, except each entry's newest row."""
+"""Age at which rows are deleted, except the newest."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
@@ -85,7 +84,7 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return each entry's newest scheduled run that was due by an instant, by name."""
+    """Return each entry's newest scheduled run by an instant."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -94,7 +93,7 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return the last begun run of each entry, scheduled or requested, by name."""
+    """Return the last begun run of each entry."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -129,7 +128,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
-    """Add a scheduled run. Return False if another worker added it first."""
+    """Add a scheduled run."""
     found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 
@@ -151,7 +150,7 @@ async def change_run(
 
 
 async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
-    """Delete the runs due before an instant, except the newest run of each entry."""
+    """Delete the old runs, except each entry's newest."""
     await connection.execute(
         text(
             "DELETE FROM scheduled_runs WHERE due_at < :before AND due_at < "
@@ -163,12 +162,12 @@ async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
 
 
 async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last runs of these entries that failed, sorted by name."""
+    """Return the last runs that failed, sorted by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]
 
 
 async def waiting_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the last runs of these entries that wait for unread deliveries, sorted by name."""
+    """Return the last runs that wait for unread deliveries."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.waits_since is not None]

@@ -42,13 +42,13 @@ from reconcile.reporting.report import Scope
 # --- ways to deliver a report ---------------------------------------------------------------------
 
 LIMIT_S: Final = 60.0
-"""Maximum number of seconds for one request or one answer of a mail server."""
+"""Time limit for one request or mail answer, in seconds."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Maximum number of bytes of a mail or a posted file."""
+"""Maximum bytes of a mail or a posted file."""
 
 FILE_MODE: Final = 0o640
-"""Mode of delivered files. The folder's group may read the files."""
+"""Mode of delivered files, which the folder's group may read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class ReportParcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """Return the id of a file. The id is equal at every try."""
+        """Return the id of a file, equal at every try."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
@@ -74,12 +74,12 @@ class Delivers(Protocol):
     """Interface of a way to deliver files."""
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Deliver some files of the parcel. Raise DeliveryFailed if a file cannot be delivered."""
+        """Deliver some files. Raise DeliveryFailed on failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderWay:
-    """Delivery into a folder. A file appears only when it is complete."""
+    """Delivery into a folder. Incomplete files are never visible."""
 
     folder: Path
 
@@ -110,8 +110,7 @@ class MailWay:
     to: Sequence[str]
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Send files in one mail. Raise DeliveryFailed if the mail is too large or cannot be
-        sent."""
+        """Send files in one mail. Raise DeliveryFailed on failure."""
         message = self.message(parcel, files)
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
@@ -152,7 +151,7 @@ _SUBTYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostWay:
-    """Delivery by one signed request for each file. The file is sent as base64 in JSON."""
+    """Delivery by one signed request for each file."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -220,7 +219,7 @@ class Schedule:
     ways: Ways
 
     def entry(self, name: str) -> ScheduleEntry:
-        """Return the entry with this name. Raise NotFoundError if there is no such entry."""
+        """Return the entry. Raise NotFoundError for an unknown name."""
         found = next((entry for entry in self.entries if entry.name == name), None)
         if found is None:
             raise NotFoundError(
@@ -230,8 +229,7 @@ class Schedule:
 
 
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
-    """Return the schedule. Raise ConfigurationError if the secret for posting files cannot be
-    used."""
+    """Return the schedule. Raise ConfigurationError for an unusable secret."""
     reports = context.settings.reports
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
@@ -250,7 +248,7 @@ def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
 async def run_claimed(
     context: AppContext, schedule: Schedule, claimed: ScheduledRun
 ) -> ScheduledRun:
-    """Carry out a claimed run. Raise NotFoundError for an unknown entry."""
+    """Carry out a claimed run."""
     return await _try(context, schedule, schedule.entry(claimed.name), claimed)
 
 
@@ -406,7 +404,7 @@ async def _deliver(
 
 
 def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple[str, Scope]:
-    """Return (name, scope) for the last full day or month before a due time."""
+    """Return (name, scope) for the last full day or month."""
     calendar = Calendar(context.calendar_zone)
     today = calendar.day_of(run.due_at)
     first = today if span == "day" else f"{today[:7]}-01"

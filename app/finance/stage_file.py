@@ -1,4 +1,4 @@
-"""Stage a file for import: collect its clear rows, sorted, and the problems of all other rows."""
+"""Stage a file: collect its clear rows and its problems."""
 
 from __future__ import annotations
 
@@ -52,14 +52,13 @@ from reconcile.periods import Calendar
 MAX_PROBLEMS: Final = 100
 
 MAX_FORMAT: Final = 300
-"""Maximum characters of the column names that identify a bank table's format."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportForm:
-    """Kind of file that can be imported. `identity` names the columns that identify a line."""
+    """Kind of file that can be imported."""
 
     name: ImportKind
     action: Action
@@ -69,7 +68,7 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return a sentence for a row that repeats the row `other` too often."""
+        """Return a sentence for a row that is repeated too often."""
         if self.at_most == 1:
             return (
                 f"row {other:,} has the same value, but an order book may have each value only once"
@@ -205,7 +204,7 @@ class Imported(line_version_store.WrittenVersions):
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def said_of_words(self) -> list[str]:
-        """Return one sentence that lists all unknown words, in a list; empty without any."""
+        """Return a sentence that lists all unknown words."""
         said = [
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
@@ -213,10 +212,7 @@ class Imported(line_version_store.WrittenVersions):
         return [f"Words that the mapping does not know: {', '.join(said)}."] if said else []
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
-        """Add the money of staged rows to `sums`.
-
-        columns  names of the rows' columns
-        """
+        """Add the money of staged rows to `sums`."""
         currency = columns.index("currency")
         amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
         for row in rows:
@@ -230,7 +226,7 @@ SHOWN: Final = 5
 
 
 class StagedFile:
-    """File while it is read: its staged clear rows, and the problems of the other rows."""
+    """File while it is read: staged rows and problems."""
 
     def __init__(
         self,
@@ -266,7 +262,7 @@ class StagedFile:
         self._problems.close()
 
     async def read(self) -> None:
-        """Stage every row that is clear and contradicts no other row."""
+        """Stage every clear row that contradicts no other row."""
         try:
             self._sign()
             understanding = await self._read_rows()
@@ -296,7 +292,7 @@ class StagedFile:
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Record the days that the file covers. A bank file's name is empty."""
+        """Record the days that the file covers."""
         days, asked = self._request.days, None
         if days is not None and not self._spans:
             try:
@@ -336,7 +332,7 @@ class StagedFile:
         return replace(line, format=self._format, first_day=first_day, last_day=last_day)
 
     def booked_days(self, account: str) -> set[str]:
-        """Return the days on which the file has bookings of an account."""
+        """Return the days with bookings of an account."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         of, booked_at = (1 + self._form.STAGED.index(n) for n in ("account", "booked_at"))
         rows = (row for batch in self.staged.in_order() for row in batch if row[of] == account)
@@ -460,7 +456,7 @@ class StagedFile:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
-        """Drop the rows whose reference belongs to another order, and report the reason."""
+        """Drop the rows with another order's reference."""
         if unfit:
             self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
@@ -476,7 +472,7 @@ class StagedFile:
             self._problems.add((each.row, each.column, each.sentence) for each in problems)
 
     def set_aside(self) -> None:
-        """Write the rejected rows to a file, if there are any."""
+        """Write the rejected rows, if any, to a file."""
         if self._rejects is None or not self.done.found:
             return
         table = self._open()

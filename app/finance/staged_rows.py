@@ -1,4 +1,4 @@
-"""Sort and search many rows, in memory or in one unnamed file under `TMPDIR`."""
+"""Sort and search many rows, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 IN_MEMORY: Final = 50_000
-"""Maximum number of rows in memory. Each row takes half a kilobyte."""
 
 IN_BLOCK: Final = 500
 
@@ -26,7 +25,7 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows in a fixed order, on disk if too many for memory. Sorting columns never contain None."""
+    """Rows in a fixed order, on disk if there are many."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
         self._columns, self._order = tuple(columns), tuple(order)
@@ -156,7 +155,7 @@ class Staged:
         self._keep(row for row in self._merged() if row[place] is not None)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Delete the rows that have one of these values in the first column."""
+        """Delete the rows with these numbers."""
         gone = set(numbers)
         if gone:
             self._keep(row for row in self._merged() if row[0] not in gone)

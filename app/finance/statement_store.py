@@ -1,5 +1,4 @@
-"""Read statement lines as known at an instant. A line's key is empty if no order or several orders
-fit."""
+"""Read statement lines as known at an instant."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -25,14 +24,13 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield the dated changes of wallets as known at an instant."""
+    """Yield the dated changes of wallets."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
         yield rows
 
 
 AT_ONCE: Final = 4_000
-"""Maximum number of lines in memory. Each line takes less than half a kilobyte."""
 
 NO_KEY: Final = ""
 
@@ -152,19 +150,16 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""SQL for events of refunds and disputes with own references. Run this slow query once for many
-lines."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
-"""Payments and orders that events report for refunds and disputes, by reference and source."""
 
 
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield batches of statement lines as known at an instant, sorted by key."""
+    """Yield batches of statement lines, sorted by key."""
     number = await import_store.newest_published(connection, as_of=as_of)
     nameless = staged_rows.Staged(COLUMNS, order=("key", "line_id"))
     with closing(nameless):
@@ -269,7 +264,7 @@ async def statement_lines_of(
     payments: Iterable[str] = (),
     as_of: Instant,
 ) -> list[StatementLine]:
-    """Return the statement lines that name one of these orders or payments."""
+    """Return the statement lines of these orders or payments."""
     subjects = [f"p:{payment}" for payment in payments]
     rows = await lines_known(
         connection, "statement", _KEYED, as_of=as_of, match_key=keys, subject=subjects
@@ -280,7 +275,7 @@ async def statement_lines_of(
 async def statement_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[StatementLine]:
-    """Return the statement lines with these subjects (`subject_of`), as known at an instant."""
+    """Return the statement lines with these subjects."""
     rows = await lines_known(connection, "statement", _KEYED, as_of=as_of, line=names)
     return [statement_line_of(row) for row in rows]
 
@@ -288,7 +283,7 @@ async def statement_lines_named(
 async def statement_lines_of_payouts(
     connection: AsyncConnection, payouts: Iterable[Payout], *, as_of: Instant, limit: int
 ) -> list[StatementLine]:
-    """Return the first statement lines of each payout, up to `limit` lines for each."""
+    """Return the first statement lines of each payout."""
     number = await import_store.newest_published(connection, as_of=as_of)
     found: list[StatementLine] = []
     for payout in payouts:
@@ -315,7 +310,7 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders of these lines, named directly or through the payment."""
+    """Return the orders of these lines."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

@@ -1,5 +1,4 @@
-"""Find payments that belong, or belonged, to no order. Their money is posted to a suspense
-account."""
+"""Find payments that belong, or belonged, to no order."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -30,14 +29,12 @@ from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspende
 AT_ONCE: Final = 500
 
 MOST: Final = 100_000
-"""Maximum number of payments in memory. Each payment takes about a kilobyte."""
 
 
 async def suspended_payments(
     connection: Connection, *, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    """Return every payment that once had money but no order. Raise UsageError for more than MOST
-    payments."""
+    """Return every payment that once had money but no order."""
     return await run(connection, _suspended, policy, as_of)
 
 

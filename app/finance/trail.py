@@ -1,4 +1,4 @@
-"""Follow money from an order through statement lines and payouts to the bank, or back."""
+"""Follow money from an order to the bank, or back."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,7 +19,7 @@ MOST: Final = 200
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """Orders, lines, payouts and bank lines that are connected with each other."""
+    """Connected orders, lines, payouts and bank lines."""
 
     orders: dict[str, None] = field(default_factory=dict)
     book: list[BookLine] = field(default_factory=list)
@@ -36,8 +36,7 @@ SHORTEST_WORDS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMoney:
-    """Payouts and bank lines that a search found. `before` is the instant where the search ended,
-    or None."""
+    """Payouts and bank lines that a search found."""
 
     rows: list[dict[str, Any]]
     more: bool = False
@@ -47,8 +46,7 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find payouts with this reference, and bank lines with this text. `before` continues an
-    earlier search."""
+    """Find payouts and bank lines. `before` continues an earlier search."""
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
         return FoundMoney(rows=[])
@@ -74,8 +72,7 @@ async def find_money(
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
-    """Return everything that is connected with an order, payment, payout or line. Raise
-    NotFoundError for an unknown name."""
+    """Return everything connected with an order, payment, payout or line."""
     found = await _trail(context, name)
     breaks: list[break_acts.SeenBreak] = []
     for order in list(found.orders)[:MOST]:

@@ -1,4 +1,4 @@
-"""Add up captures and settlements by quarter of an hour, which fits months of every time zone."""
+"""Add up captures and settlements by quarter of an hour."""
 
 import json
 from collections.abc import AsyncIterator
@@ -19,8 +19,7 @@ AT_ONCE: Final = 1_000
 
 
 class CapturedSum(NamedTuple):
-    """Captures in one quarter of an hour: all captures, and the captures that a statement
-    settled."""
+    """Captures in one quarter of an hour, all and settled."""
 
     source: str
     currency: str
@@ -32,7 +31,7 @@ class CapturedSum(NamedTuple):
 
 
 class FeeSum(NamedTuple):
-    """Payments that a statement settled in one quarter of an hour, with their fees."""
+    """Payments settled in one quarter of an hour, with fees."""
 
     source: str
     currency: str
@@ -74,7 +73,7 @@ _FEES: Final = statement(
 async def captured_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[CapturedSum]]:
-    """Yield sums of the captures since an instant, in batches, up to the last reconciliation."""
+    """Yield sums of the captures since an instant, in batches."""
     values = {"since": since, "quarter": QUARTER}
     async for rows in stream(connection, _PLAIN, at_once=AT_ONCE, values=values):
         yield [
@@ -119,7 +118,7 @@ def _alone(taken: Taken, settled: set[tuple[str, str]]) -> CapturedSum:
 async def fee_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[FeeSum]]:
-    """Yield sums of the payments and fees in statement lines since an instant, in batches."""
+    """Yield sums of settled payments and fees, in batches."""
     number = await import_store.newest_published(connection, as_of=as_of)
     values = {"since": since, "quarter": QUARTER, "number": number}
     async for rows in stream(connection, _FEES, at_once=AT_ONCE, values=values):

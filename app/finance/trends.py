@@ -22,7 +22,7 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one source in one month, as numbers and in minor units, by their settlement."""
+    """Captures of one source and month, by their settlement."""
 
     captures: int = 0
     settled_captures: int = 0
@@ -42,7 +42,7 @@ class MonthSettled:
 
 @dataclass(slots=True, kw_only=True)
 class MonthFees:
-    """Payments of one month, source and method: number, gross and fees in minor units."""
+    """Payments of one month, source and method, in minor units."""
 
     payments: int = 0
     gross: int = 0
@@ -51,7 +51,7 @@ class MonthFees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """Settlement and fees by source, currency and month, the oldest first."""
+    """Settlement and fees by source, currency and month."""
 
     as_of: Instant | None
     months: tuple[str, ...]
@@ -60,7 +60,7 @@ class Trends:
 
 
 async def trends(context: AppContext) -> Trends:
-    """Return the trends of twelve months. The last of them is the current month."""
+    """Return the trends of twelve months, including the current month."""
     now = context.clock.now()
     calendar = Calendar(context.calendar_zone)
     months = _last_months(calendar, now)
@@ -105,7 +105,7 @@ def _last_months(calendar: Calendar, now: Instant) -> list[str]:
 
 
 def trends_document(found: Trends) -> dict[str, Any]:
-    """Return the trends as a document. Rates are in percent; null means no money."""
+    """Return the trends as a document. Rates are in percent."""
     return {
         "as_of": format_known(found.as_of),
         "months": list(found.months),

@@ -49,8 +49,7 @@ class VerificationDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeriods:
-    """Result of one verification step for one closing. After a failure, the sentence states the
-    first difference."""
+    """Result of one verification step for one closing."""
 
     period: str
     version: int

@@ -63,12 +63,12 @@ class Foreseen:
 
     @property
     def closed(self) -> int:
-        """Return how many of the import's lines are in closed months."""
+        """Return the number of lines in closed months."""
         return self.seen.before
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return sentences for a person who is about to withdraw the import."""
+        """Return sentences for a person who withdraws the import."""
         found = []
         group = GROUPS[self.withdrawn.kind]
         if self.closed:
@@ -98,14 +98,14 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Return a short text that changes with the import's current lines."""
+        """Return a text that changes with the import's current lines."""
         return _mark(self.seen)
 
 
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """Return what `withdraw_import` would do now. Raise the errors of `withdraw_import`."""
+    """Return what `withdraw_import` would do now."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
@@ -119,7 +119,7 @@ async def withdrawn_by(context: AppContext, number: int) -> import_store.Import 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(Foreseen):
-    """Result of withdrawing an import. The withdrawal is stored as an import."""
+    """Result of withdrawing an import."""
 
     number: int
     restored: int

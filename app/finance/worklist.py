@@ -1,5 +1,4 @@
-"""List breaks that need a person: the worklist, and money that moved after its order was
-finished."""
+"""List breaks that need a person, and late money."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -22,12 +21,12 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Age groups of breaks, with the maximum age in whole days."""
+"""Age groups of breaks, with the maximum age in days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRow:
-    """Facts about one break that the worklist needs for filtering and sorting."""
+    """Facts about a break for filtering and sorting."""
 
     name: str
     cause: str
@@ -129,7 +128,7 @@ def age_of(since: Instant, now: Instant) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBreaks:
-    """Work left on the breaks of the newest run. Money is in minor units."""
+    """Work left on the breaks of the newest run."""
 
     run: Run
     ages: dict[tuple[str, str], tuple[int, int]]
@@ -137,11 +136,11 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Maximum number of breaks whose sums a page computes, in about 20 ms."""
+"""Maximum number of breaks whose sums a page computes."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
-    """Return the number and sums of the breaks that need a person; None without a run."""
+    """Return the number and sums of the breaks for people."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
@@ -194,14 +193,14 @@ LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
-    """Return the proposed decision on late money: a refund for a canceled order."""
+    """Return the proposed decision on late money."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return LATE[found.seen.cause]
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
-    """Return the state of late money, such as to be decided."""
+    """Return the state of late money."""
     life = found.life
     if life.state == "closed":
         return "closed"

@@ -39,13 +39,13 @@ Write = Callable[..., Awaitable[WrittenVersions]]
 function only counts."""
 
 Progress = Callable[[int, int | None], None]
-"""Function called with (rows so far, total rows). The total is None while rows are read."""
+"""Function called with (rows so far, total rows or None)."""
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
-"""Maximum number of rows in the first transaction and in each later transaction."""
+"""Maximum number of rows in the first and later transactions."""
 
 SILENT_S: Final = 5.0
-"""Seconds without a write after which an import counts as killed."""
+"""Seconds without a write that mark a killed import."""
 
 
 async def write_import(

@@ -1,5 +1,4 @@
-"""Measure the capacity of this machine and database: `tallyhook doctor --capacity`. No stored data
-is changed."""
+"""Measure the capacity of this machine and database."""
 
 import base64
 import hashlib
@@ -35,13 +34,13 @@ from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
 
 FEW: Final = 10_000
-"""Minimum number of stored deliveries from which the bytes of one delivery are computed."""
+"""Minimum number of deliveries for measuring a delivery's size."""
 
 USUAL_BYTES: Final = 2_900
-"""Bytes assumed for a delivery while fewer than FEW are stored (tests/bench/README.md)."""
+"""Assumed bytes of a delivery (tests/bench/README.md)."""
 
 SOON_DAYS: Final = 90
-"""Number of days before a full disk in which a person must act."""
+"""Days before a full disk in which people must act."""
 
 CALIBRATION_S: Final = 0.5
 """Seconds that each calibration lasts."""
@@ -49,8 +48,7 @@ CALIBRATION_S: Final = 0.5
 MOST_SYNCS: Final = 200
 
 WHOLE_WAY: Final = 8.5
-"""Time to process a delivery completely, as a multiple of the calibration's time. Measured on two
-busy cores on 2026-11-30."""
+"""Time to process a delivery completely, as a multiple of the calibration's time."""
 
 CORES: Final = 2
 """Number of cores that an installation on SQLite can use."""
@@ -59,7 +57,7 @@ PLANNED: Final = 0.5
 """Share of the processor time that is planned for deliveries."""
 
 CROWDED: Final = 0.5
-"""Share of the planned capacity above which a busy minute needs a larger machine."""
+"""Share of the planned capacity that calls for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +88,7 @@ class Capacity:
 
 
 async def examine_capacity(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return the capacity of this machine and database, as checks of `tallyhook doctor`."""
+    """Return this machine's capacity, as checks of `tallyhook doctor`."""
     try:
         settings = load_settings(environ)
         async with open_inbox(settings, purpose="reading") as inbox:
@@ -124,7 +122,7 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
 
 
 def sync_time(folder: Path) -> float | None:
-    """Return the median seconds to write 4 KiB with a sync; None without permission."""
+    """Return the median seconds of a small write with sync."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             took, began = list[float](), perf_counter()
@@ -147,7 +145,7 @@ _BODY: Final = (
 
 
 def work_time() -> float:
-    """Measure the processor seconds that a delivery takes to be verified, read and folded."""
+    """Measure the processor seconds for one delivery."""
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
     now, requests = SystemClock().now(), []

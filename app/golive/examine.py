@@ -1,5 +1,4 @@
-"""Run the checks before real money is taken: `tallyhook doctor`, and the checks for the
-checklist."""
+"""Run the checks of `tallyhook doctor` and the checklist."""
 
 import asyncio
 import os
@@ -48,8 +47,7 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Return a line for every mistake in profiles, secrets and credentials that prevents a
-    start."""
+    """Return every mistake in profiles, secrets and credentials."""
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:
@@ -88,7 +86,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return all checks of `tallyhook doctor`, in the order in which problems should be fixed."""
+    """Return all checks of `tallyhook doctor`, the most urgent first."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -109,7 +107,7 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 
 def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
-    """Yield every file from which a secret was read, with the setting."""
+    """Yield (setting, path) for every file with a secret."""
     for name, source in settings.sources.items():
         if source.secrets_file is not None:
             yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
@@ -156,8 +154,7 @@ def _may_write_to(folder: Path) -> bool:
 
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
-    """Compare the settings with the running service's, and ask if the service is ready. The result
-    is empty before the first start."""
+    """Compare the settings with the running service's."""
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []
@@ -254,7 +251,7 @@ CHECKS_LIMIT_S: Final = 120.0
 
 
 async def check_all(context: AppContext) -> Checked:
-    """Run all checks for the console. Raises UsageError if they take too long."""
+    """Run all checks. Raises UsageError after the time limit."""
     try:
         async with asyncio.timeout(CHECKS_LIMIT_S):
             doctor = await examine()
@@ -272,7 +269,7 @@ async def check_all(context: AppContext) -> Checked:
 
 
 async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
-    """Check the items of the checklist that a program can check. Nothing is stored."""
+    """Check the checklist's items that a program can check."""
     from app.finance.match_rules import current_rules, rules_of  # a fifth of a receiver's start
 
     sources, configured = context.sources, context.settings.sources
@@ -325,7 +322,7 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Maximum number of a source's newest deliveries among which a trial delivery is searched."""
+"""Maximum number of newest deliveries that are searched."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:

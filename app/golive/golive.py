@@ -1,5 +1,4 @@
-"""The checklist before real money is taken: checks by the program, and people's statements.
-Statements are never changed, and cannot override a problem that the program finds."""
+"""The checklist before real money is taken: checks by the program, and people's statements."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -26,13 +25,12 @@ from reconcile.documents import InstantText
 from reconcile.instants import MINUTE, SECOND, Instant
 
 TRIAL_LIMIT_S: Final = 10.0
-"""Number of seconds to wait for an answer. Providers commonly wait as long."""
+"""Seconds to wait for an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Result of sending trial requests to a source's endpoint. `wrong` is None if this program
-    cannot sign like the provider."""
+    """Result of sending trial requests to a source's endpoint."""
 
     source: str
     tried: tuple[str, ...] = ()
@@ -43,8 +41,7 @@ class Trial:
 def requests(
     source: Source, *, url: str, event_id: str, now: Instant
 ) -> Iterator[tuple[str, Signed, bool]]:
-    """Yield each trial request, and whether the endpoint must accept the request. Raises
-    ConfigurationError or ValueError for a source without signatures."""
+    """Yield each trial request, and whether the endpoint must accept the request."""
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
         raise ValueError("the provider signs something that the trial cannot produce")
@@ -86,7 +83,7 @@ async def try_endpoint(
     now: Instant,
     arrived: Callable[[str], Awaitable[bool]],
 ) -> Trial:
-    """Send each trial request, and compare the answers with the expected ones."""
+    """Send each trial request, and compare the answers."""
     # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
         return Trial(source=source.name, wrong=None)
@@ -126,29 +123,29 @@ UNREACHED: Final = (
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
 PROGRAM: Final = "tallyhook"
-"""Start of a signer's name if a program signed, and not a person."""
+"""Start of a signer's name if a program signed."""
 
 SIGNER: Final = f"{PROGRAM} golive"
 
 WHOLE: Final = "golive"
-"""Name under which the result of a whole run of the checklist is stored."""
+"""Name of the result of a whole checklist."""
 
 STATED: Final[Mapping[str, str]] = {
     "support_ownership": "who answers customers and the provider, and how to reach these people",
     "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
     "rollback": "how to turn payments off again, who decides this, and that it was tried",
 }
-"""Items of the checklist that only a person can know, with the needed statement."""
+"""Checklist items that only a person can know."""
 
 REHEARSED: Final[Mapping[str, str]] = {
     "idempotency": "that starting a payment twice gives one session",
     "duplicates": "that repeated webhooks release an order once",
     "rehearsal": "that every scenario was rehearsed, and where",
 }
-"""Items that `tallyhook rehearse` checks, or that a person states after a sandbox rehearsal."""
+"""Checklist items that `tallyhook rehearse` or a person checks."""
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Scenario that must be rehearsed to decide an item of the checklist."""
+"""Scenario that decides an item of the checklist."""
 
 CHECKED: Final = (
     "api_keys",
@@ -177,8 +174,7 @@ class ChecklistItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistItem:
-    """Item of the checklist with its present state. `sources` are those that a signature would
-    cover."""
+    """Item of the checklist with its present state."""
 
     item: str
     state: State
@@ -196,7 +192,7 @@ NO_SOURCE: Final = "No source is configured: run `tallyhook connect`, then the c
 
 
 def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
-    """Build the checklist's item on the public endpoint, for all sources together."""
+    """Build the checklist's item on the public endpoint."""
     name = "webhook_verification"
     if not public_url:
         return ChecklistItem(
@@ -229,8 +225,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
 
 
 def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on the separation of environments. `unmarked` sources send events
-    without an environment."""
+    """Build the checklist's item on the separation of environments."""
     name = "environment_separation"
     if unmarked:
         return ChecklistItem(
@@ -249,7 +244,7 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 
 
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on provider accounts that other shops use."""
+    """Build the checklist's item on shared provider accounts."""
     name = "account_sharing"
     if unknown:
         return ChecklistItem(
@@ -267,7 +262,7 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
 
 
 def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
-    """Build the checklist's item on the amounts up to which one person may act alone."""
+    """Build the checklist's item on one person's limits."""
     name = "acting_alone"
     if not currencies:
         return ChecklistItem(
@@ -386,7 +381,7 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after its checks were run, and store the result."""
+    """Store and return the checklist after its checks."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -445,8 +440,7 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Record in the audit trail that a person runs the checks. Raises UsageError without
-    permission."""
+    """Record in the audit trail that a person runs the checks."""
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="golive_checked")
         await note_in_trail(
@@ -495,7 +489,7 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's signature on an item has no effect, or None."""
+    """Return why a signature has no effect, or None."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
@@ -511,7 +505,7 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance should not take money yet, or None."""
+    """Return why a live instance must not take money, or None."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

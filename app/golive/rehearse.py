@@ -25,14 +25,14 @@ from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FindingCode
 
 SIMULATED: Final = "2547000000"
-"""First digits of the simulated provider's test numbers. Two more digits select a scenario."""
+"""First digits of the simulated provider's test numbers."""
 
 NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Ledger that an order must have at the end of a scenario."""
+    """Ledger that an order must have after a scenario."""
 
     outcome: Outcome
     ships: bool = False
@@ -114,7 +114,7 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
 
 
 BEYOND_S: Final = 120.0
-"""Seconds to wait after a scenario's deadline, because a webhook can be delayed."""
+"""Seconds to wait after a scenario's deadline."""
 
 LOOK_S: Final = 0.5
 
@@ -124,12 +124,12 @@ SAME_START: Final = "same start twice"
 ONE_SESSION: Final = "one session"
 
 LEAST: Final = 2
-"""Minimum number of scenarios in a rehearsal. A single successful payment would prove little."""
+"""Minimum number of scenarios in a rehearsal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedScenario:
-    """Result of a scenario that was played. `order` is empty if no order could be created."""
+    """Result of a scenario; `order` is empty without an order."""
 
     scenario: str
     expected: str
@@ -147,7 +147,7 @@ async def rehearse(
     plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario of the plan, and store and return the results."""
+    """Play every scenario of the plan, and store the results."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
@@ -296,7 +296,7 @@ class _Stage:
 
 
 def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
-    """Return whether the rehearsal has passed, and a sentence on the result."""
+    """Check if the rehearsal has passed, and return a sentence."""
     scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
     count = counted(len(scenarios), "scenario")
     sentence = f"{sum(scenarios.values())} of {count} ended as expected"

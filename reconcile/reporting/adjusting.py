@@ -1,4 +1,4 @@
-"""Compute adjusting entries, which post changes of closed months in the first open month."""
+"""Compute adjusting entries for changes of closed months."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -26,7 +26,7 @@ class FrozenMonth:
 def with_adjusting(
     fresh: Iterable[Transaction], closed: Sequence[FrozenMonth], *, at: Instant
 ) -> Iterator[Transaction]:
-    """Yield the transactions of open months, then the adjusting entries for closed months."""
+    """Yield open months' transactions, then the adjusting entries."""
     starts = [each.month.start for each in closed]
     left = Counter[_Content]()
     samples: dict[_Content, Transaction] = {}
@@ -94,7 +94,7 @@ def _reversed(transaction: Transaction) -> Transaction:
 
 
 CITED: Final = 20
-"""Maximum number of ids that a break about adjusting entries cites."""
+"""Maximum number of ids that a break cites."""
 
 
 class AdjustedMoney:
@@ -106,7 +106,7 @@ class AdjustedMoney:
         self._at: Instant | None = None
 
     def add(self, transaction: Transaction) -> None:
-        """Add the transaction's money if the transaction is an adjusting entry."""
+        """Add the money of an adjusting entry."""
         adjusts, currency = transaction.adjusts, transaction.currency
         if adjusts is None:
             return
@@ -150,7 +150,7 @@ _PLAIN: Final = tuple(
 
 
 def transaction_document(transaction: Transaction) -> dict[str, Any]:
-    """Return a transaction as JSON values. Accounts are named by their roles."""
+    """Return a transaction as JSON values."""
     adjusts = transaction.adjusts
     return {
         **{name: getattr(transaction, name) for name in _PLAIN},

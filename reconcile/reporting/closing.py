@@ -42,7 +42,7 @@ Name = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One sum of a report, in minor units, and the number of items in the sum."""
+    """One sum of a report, in minor units."""
 
     table: str
     currency: str
@@ -53,7 +53,7 @@ class Figure:
 
     @property
     def name(self) -> Name:
-        """Return the name of the figure: table, currency, row and sum."""
+        """Return the figure's name: table, currency, row and sum."""
         return (self.table, self.currency, self.line, self.what)
 
     def document(self) -> list[Any]:
@@ -67,13 +67,13 @@ def figure_of(document: list[Any]) -> Figure:
 
 
 def figures(report: PeriodReport) -> tuple[Figure, ...]:
-    """Return every figure of a report that is not zero, sorted by name."""
+    """Return a report's nonzero figures, sorted by name."""
     found = added(_rows(report))
     return tuple(sorted(found, key=lambda each: each.name))
 
 
 def added(figures: Iterable[Figure]) -> list[Figure]:
-    """Add up figures with equal names, and leave out results that are zero."""
+    """Add up figures with equal names, without zero results."""
     sums: dict[Name, tuple[int, int]] = {}
     for each in figures:
         count, total = sums.get(each.name, (0, 0))
@@ -82,7 +82,7 @@ def added(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
-    """Return the present figures minus the earlier figures, sorted by name."""
+    """Return the present figures minus the earlier figures."""
     negative = (replace(each, count=-each.count, sum=-each.sum) for each in then)
     return tuple(sorted(added([*now, *negative]), key=lambda each: each.name))
 
@@ -122,7 +122,7 @@ def _figure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedMonth:
-    """Figures of a closed month, as reported at the closing and since."""
+    """Figures of a closed month, as reported so far."""
 
     month: Month
     closing: str
@@ -131,7 +131,7 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """Return a row for each changed and unreported figure of a closed month."""
+    """Return a row for each figure with an unreported change."""
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
@@ -151,13 +151,13 @@ def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentR
 
 
 def change_in(row: AdjustmentRow) -> Figure:
-    """Return the change that an adjustment row states, as a figure of its month."""
+    """Return the change that an adjustment row states."""
     table, line, *what = row.figure.split("/")
     return _figure(table, row.currency, line, "".join(what), row.count_change, row.sum_change)
 
 
 FORM: Final = 3
-"""Version of the stored documents' format. Increase this number whenever the format changes."""
+"""Version of the stored documents' format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class EvidenceDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Print:
-    """SHA-256 and length of a report or journal, as printed at the closing."""
+    """SHA-256 and length of a printed report or journal."""
 
     format: str
     sha256: str
@@ -181,7 +181,7 @@ class Print:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusted:
-    """Changes that a report makes to a month that is already closed."""
+    """Changes that a report makes to a closed month."""
 
     period: str
     figures: tuple[Figure, ...]
@@ -226,13 +226,13 @@ class Closing:
 
     @property
     def history(self) -> str:
-        """Return one SHA-256 that covers all evidence of this closing, as `sha256:…`."""
+        """Return one SHA-256 over all evidence of this closing."""
         return fingerprint(_evidence_document(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """Reopening of the last closing, so that the month can be closed again."""
+    """Reopening of the last closing."""
 
     period: str
     version: int
@@ -357,7 +357,7 @@ def closing_of(document: Mapping[str, Any]) -> Closing:
 
 
 def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDigest]) -> str | None:
-    """Return a sentence about the first changed evidence; None if no evidence changed."""
+    """Return a sentence about the first changed evidence, or None."""
     before = {(each.day, each.part): each for each in then}
     after = {(each.day, each.part): each for each in now}
     for day, part in sorted(before.keys() | after.keys()):
@@ -410,20 +410,20 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "report lists them.",
     "ties": "All control sums of the month's report agree.",
 }
-"""Conditions for closing a month, in the order in which they are displayed."""
+"""Conditions for closing a month, in display order."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions of closing from which no person can make an exception."""
+"""Conditions of closing without possible exception."""
 
 ACCEPTED: Final = "accepted"
 
 NAMED: Final = 3
-"""Maximum number of examples in one reason. The report has the full list."""
+"""Maximum number of examples in one reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """Reason why a month cannot be closed yet, with advice for people."""
+    """Reason why a month cannot be closed yet."""
 
     code: BlockerCode
     sentence: str
@@ -433,7 +433,7 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name by which a person makes an exception for this blocker."""
+        """Return the blocker's name for an exception."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 
@@ -441,8 +441,7 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield each condition of closing: name, sentence, and blocker. The blocker is None if the
-    condition is met."""
+    """Yield each condition of closing: name, sentence, and blocker."""
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
     for code, sentence in CONDITIONS.items():
@@ -455,7 +454,7 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Return the blockers without an exception, and the exceptions with their reasons."""
+    """Return the remaining blockers, and the exceptions with reasons."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
@@ -466,7 +465,7 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker if fewer than `margin_days` days have passed since the month's end."""
+    """Yield a blocker within `margin_days` after the month's end."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -489,7 +488,7 @@ def unread(behind_s: int) -> Blocker:
 
 
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
-    """Yield a blocker for payments whose state the provider has not confirmed."""
+    """Yield a blocker for payments without the provider's confirmation."""
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
         asked = "between the month's end and --as-of" if then else "just now"
@@ -507,7 +506,7 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
 
 
 def not_kept(count: int) -> Iterator[Blocker]:
-    """Yield a blocker if unsigned requests of the month exceeded a limit and were not stored."""
+    """Yield a blocker for requests that were not stored."""
     if count:
         yield Blocker(
             code="not_kept",
@@ -532,7 +531,7 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the blockers that the report itself shows, such as pending orders."""
+    """Yield the blockers that the report itself shows."""
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(
@@ -697,7 +696,7 @@ def evidence_blockers(
     genuine: int,
     gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
-    """Yield the blockers for deliveries that are in no figure of the report."""
+    """Yield the blockers for deliveries outside the report."""
     if unreadable:
         yield Blocker(
             code="unreadable",
@@ -719,7 +718,7 @@ def evidence_blockers(
 
 
 def rejected(count: int) -> Iterator[Blocker]:
-    """Yield a blocker for rejected deliveries that would be accepted now."""
+    """Yield a blocker for rejected deliveries that are now acceptable."""
     if count:
         yield Blocker(
             code="rejected",

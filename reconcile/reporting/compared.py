@@ -1,4 +1,4 @@
-"""Coverage rows of a report, which say what days of the period the imported files cover."""
+"""Coverage rows of a report: days that imported files cover."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
@@ -13,7 +13,7 @@ _KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", 
 def coverage_rows(
     coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
 ) -> tuple[CoverageRow, ...]:
-    """Return the report's coverage rows for sources, bank accounts and order books."""
+    """Return the report's coverage rows."""
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]
     known = {each.name for each in coverage.statements}

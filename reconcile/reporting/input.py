@@ -1,4 +1,4 @@
-"""Types of a report's input, such as one order or one break."""
+"""Types of a report's input."""
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class OrderSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakSeen:
-    """One break, its state (`open`, `assigned` or `accepted`), and its description."""
+    """One break with its state and description."""
 
     found: Break
     state: str
@@ -122,7 +122,7 @@ class SettledLine:
 
 
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
-    """Return the order's statement lines with the movements that each line settles."""
+    """Return the order's lines with the movements they settle."""
     if not seen.lines:
         return ()
     left = [] if seen.taking is None else list(seen.taking.taken)
@@ -159,11 +159,11 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
 
 
 Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
-"""Pairs of movements and the statement lines that settle them in another currency."""
+"""Movements and statement lines that settle them in another currency."""
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
-    """Return the captures that were settled in another currency, with their statement lines."""
+    """Return the captures that were settled in another currency."""
     if seen.taking is None or seen.shared:
         return []
     captures = [each for each in seen.taking.taken if each.kind == "captured"]
@@ -171,7 +171,7 @@ def settled_abroad(seen: OrderSeen) -> Abroad:
 
 
 def taken_abroad(seen: OrderSeen) -> Abroad:
-    """Return the refunds that were settled in another currency, with their statement lines."""
+    """Return the refunds that were settled in another currency."""
     if seen.taking is None or seen.shared:
         return []
     returns = [each for each in seen.taking.taken if each.kind != "captured"]
@@ -228,13 +228,13 @@ def key_of(payout: Payout) -> Key:
 
 
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
-    """Check whether a line's money goes into a wallet, and not directly to the bank."""
+    """Check if a line's money goes into a wallet."""
     key = (line.source, line.payout, line.currency)
     return line.wallet is not None and (line.payout is None or key in withdrawn)
 
 
 class BankView:
-    """Result of matching with the bank, for lookups by the payouts that statement lines name."""
+    """Result of matching with the bank, by payout."""
 
     def __init__(self, leg: BankLeg) -> None:
         self.links = leg.links
@@ -259,7 +259,7 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return where a line's net amount is: wallet, bank or in transit."""
+        """Return a line's flow: wallet, bank or in transit."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -267,11 +267,11 @@ class BankView:
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Check whether the imported bank files cover the payout of a line."""
+        """Check if bank files cover the line's payout."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield the amount paid out minus the amount booked, for each transfer of the period."""
+        """Yield each transfer's paid amount minus the booked amount."""
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
                 continue
@@ -280,5 +280,5 @@ class BankView:
 
 
 def dated(link: Link) -> Instant:
-    """Return the date on which the bank booked the last line of the transfer."""
+    """Return the bank's booking date of the last line."""
     return max([each.booked_at for each in link.lines])

@@ -147,7 +147,7 @@ def transactions(
     revenue: Revenue | None = None,
     withdrawn: Set[Key] = frozenset(),
 ) -> Iterator[Transaction]:
-    """Yield the order's transactions dated from `start` to just before `end`."""
+    """Yield the order's transactions of a span of time."""
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
     on_top = {} if seen.taking is None else _on_top(seen.taking)
@@ -349,8 +349,7 @@ def _abroad(
 def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
-    """Yield a payment's transactions into and out of suspense, from `start` to just before
-    `end`."""
+    """Yield a payment's transactions into and out of suspense."""
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"
@@ -393,7 +392,7 @@ _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
 def opened(
     openings: Iterable[WalletOpening], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the opening balances of wallets, dated from `start` to just before `end`."""
+    """Yield the opening balances of wallets."""
     for each in openings:
         if start <= each.at < end:
             yield Transaction(
@@ -410,7 +409,7 @@ def opened(
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """Yield transactions for booked or exchanged money, from `start` to just before `end`."""
+    """Yield transactions for booked or exchanged money."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
     yield from (each for each in found if start <= each.at < end)
@@ -457,7 +456,7 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield a break's write-offs and their reversals, from `start` to just before `end`."""
+    """Yield a break's write-offs and their reversals."""
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None
     if CAUSES[found.cause].about == "wallet":

@@ -1,5 +1,4 @@
-"""Sums of orders for a report: by status in the period, by outcome and reason, by finding, and over
-time."""
+"""Sums of orders for a report."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -27,20 +26,20 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
     "pending": "open",
     "not_attempted": "open",
 }
-"""Group of each outcome. Orders whose money was returned later count as success."""
+"""Group of each outcome. Refunded orders count as success."""
 
 NO_CURRENCY: Final = ""
 """Currency of an order whose price and money are unknown."""
 
 DAILY_UP_TO: Final = 92 * DAY
-"""Maximum length of a period whose chart has a point for each day."""
+"""Maximum length of a chart by day."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Maximum length of a period whose chart has a point for each week."""
+"""Maximum length of a chart by week."""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
-    """Return the steps of an order in the period, such as `new` and `closed`."""
+    """Return an order's steps in the period, such as `new`."""
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
@@ -66,7 +65,7 @@ class Totals(dict[Key, list[int]]):
 
 
 def flow_rows(flow: Totals[tuple[str, r.FlowStep]]) -> tuple[r.FlowRow, ...]:
-    """Return a row for every step of every currency, including steps without orders."""
+    """Return a row for every step of every currency."""
     none = [0, 0]
     return tuple(
         r.FlowRow(currency=currency or None, step=step, count=count, sum=total)
@@ -94,7 +93,7 @@ class ControlSums:
         self._money[currency, bucket, flow] += minor
 
     def rows(self) -> tuple[r.ControlRow, ...]:
-        """Return the rows sorted by currency, then by outcome in the order of OUTCOMES."""
+        """Return the rows sorted by currency and outcome."""
         keys = set(self._orders) | {(currency, bucket) for currency, bucket, _ in self._money}
         found = sorted(keys, key=lambda key: (key[0], _BUCKETS.index(key[1])))
         return tuple(
@@ -113,7 +112,7 @@ class ControlSums:
 
 
 class OutcomeSums:
-    """Numbers of orders for each outcome and reason, with further attempts and findings."""
+    """Numbers of orders for each outcome and reason."""
 
     def __init__(self) -> None:
         self._orders: Counter[tuple[Outcome, str]] = Counter()
@@ -147,7 +146,7 @@ class OutcomeSums:
         )
 
     def findings(self) -> tuple[r.FindingRow, ...]:
-        """Return the number of orders for each finding, the most harmless finding first."""
+        """Return the number of orders for each finding."""
         return tuple(
             r.FindingRow(
                 finding=code, severity=FINDINGS[code].severity, orders=self._findings[code]
@@ -158,7 +157,7 @@ class OutcomeSums:
 
 
 class TimeSums:
-    """Number of orders opened in each interval of the period, for each group of outcomes."""
+    """Number of orders opened in each interval, by group."""
 
     def __init__(self, scope: r.Scope, calendar: Calendar) -> None:
         self._starts = stretches(scope.start, scope.end, calendar)
@@ -170,7 +169,7 @@ class TimeSums:
         self._counts[place][GROUP_OF[taking.outcome]] += 1
 
     def rows(self) -> tuple[r.TimeRow, ...]:
-        """Return a row for every interval of the period, even without orders."""
+        """Return a row for every interval of the period."""
         return tuple(
             r.TimeRow(start=start, **{group: counts[group] for group in r.GROUPS})
             for start, counts in zip(self._starts, self._counts, strict=True)

@@ -1,5 +1,4 @@
-"""Convert money to the merchant's own currency at daily rates. Money without a rate is reported,
-not converted."""
+"""Convert money to the merchant's own currency at daily rates."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -13,12 +12,12 @@ from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
 
 DAYS_BACK: Final = 7
-"""Number of days for which an exchange rate is used after its own day."""
+"""Number of days for which an older rate is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRate:
-    """Exchange rate that was used in a report. `day` is None for a rate from statements."""
+    """Exchange rate that was used in a report."""
 
     currency: str
     day: str | None
@@ -27,21 +26,21 @@ class UsedRate:
 
     @property
     def text(self) -> str:
-        """Return the rate as text with up to ten decimals. Further decimals are cut off."""
+        """Return the rate as text, cut to ten decimals."""
         parts = self.rate.numerator * 10**10 // self.rate.denominator
         return f"{parts // 10**10}.{parts % 10**10:010}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Exchange rates: units of the merchant's own currency for one unit of another currency."""
+    """Exchange rates to the merchant's own currency."""
 
     own: str
     by_day: Mapping[str, tuple[tuple[str, Fraction], ...]]
     statements: Mapping[str, Fraction]
 
     def on(self, currency: str, day: str) -> UsedRate | None:
-        """Return the exchange rate for a day such as `2026-10-31`; None if no rate is known."""
+        """Return the exchange rate for a day, or None."""
         known = self.by_day.get(currency, ())
         place = bisect_right(known, day, key=lambda each: each[0]) - 1
         if place >= 0:
@@ -55,7 +54,7 @@ class Rates:
 
 
 class Converter:
-    """Converter of money, with a record of the used rates and of the currencies without a rate."""
+    """Converter of money, with a record of its rates."""
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
@@ -79,20 +78,20 @@ class Converter:
         return rounded if money.minor >= 0 else -rounded
 
     def used(self) -> Iterator[UsedRate]:
-        """Yield each rate that was used once, sorted by currency and day."""
+        """Yield each used rate, sorted by currency and day."""
         yield from (self._used[key] for key in sorted(self._used))
 
     def missing(self) -> tuple[str, ...]:
-        """Return the currencies of the money that could not be converted."""
+        """Return the currencies without a rate."""
         return tuple(sorted(self._missing))
 
 
 Sums = Mapping[tuple[str, str, str], int]
-"""Sums in minor units. The keys are day, currency and kind of sum."""
+"""Sums in minor units by day, currency and kind."""
 
 
 def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], int]:
-    """Return the sums of all days, converted to the merchant's own currency."""
+    """Return the converted sums of all days."""
     found: Counter[tuple[str, str]] = Counter()
     for (day, currency, what), minor in sorted(sums.items()):
         converted = converter.converted(Money(minor=minor, currency=currency), day)
@@ -102,7 +101,7 @@ def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], in
 
 
 def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
-    """Return the rates at which statements settled other currencies in the own currency."""
+    """Return the rates at which statements settled other currencies."""
     came: Counter[str] = Counter()
     arrived: Counter[str] = Counter()
     for captured, settled in pairs:
@@ -143,7 +142,7 @@ _AFTER_NET: Final[Mapping[r.Flow, int]] = {
 def in_own_currency(
     flows: Sums, rates: Rates | None, *, settled: Iterable[r.SettledInRow]
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
-    """Return money flows in the own currency, the used rates, and remarks on missing rates."""
+    """Return converted money flows, used rates, and remarks."""
     if rates is None:
         return (), (), ()
     own = rates.own

@@ -114,7 +114,7 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
-    """Number and total price of the orders of one currency that take one step in the period."""
+    """Orders of one currency that take one step."""
 
     currency: str | None
     step: FlowStep
@@ -137,7 +137,7 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Number and sums of the rows in one bucket of the matching."""
+    """Rows in one bucket of the matching."""
 
     side: str
     currency: str
@@ -161,7 +161,7 @@ class MoneyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
-    """Number of orders of the period with one outcome and one reason."""
+    """Orders of the period with one outcome and reason."""
 
     outcome: Outcome
     group: OutcomeGroup
@@ -192,7 +192,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
-    """Number of orders opened in one interval of the period, for each group of outcomes."""
+    """Orders opened in one interval, by group."""
 
     start: Instant
     success: int
@@ -212,7 +212,7 @@ class DelayRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAgeRow:
-    """Number and money of the breaks of one cause, age, state and currency."""
+    """Breaks of one cause, age, state and currency."""
 
     cause: BreakCause
     age: Age
@@ -243,7 +243,7 @@ class BreakLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRow:
-    """Number and sum of movements dated in an earlier month that became known in the period."""
+    """Movements of an earlier month that became known late."""
 
     month: str
     kind: str
@@ -254,7 +254,7 @@ class LateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateLine:
-    """One movement of money that became known late. Returned money is negative."""
+    """One movement of money that became known late."""
 
     order: str
     kind: str
@@ -269,7 +269,7 @@ class LateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
-    """Number of orders from before the period with a changed outcome."""
+    """Earlier orders with an outcome changed in the period."""
 
     before: str
     after: str
@@ -278,7 +278,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeLine:
-    """One order whose outcome was changed by a revision published in the period."""
+    """One order whose outcome was changed in the period."""
 
     order: str
     at: Instant
@@ -289,8 +289,7 @@ class ChangeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeRow:
-    """Sums of the statement lines of one kind in one currency. Refunds and disputes are
-    negative."""
+    """Sums of the statement lines of one kind in one currency."""
 
     currency: str
     kind: str
@@ -313,7 +312,7 @@ class SettledInRow:
 
     @property
     def rate(self) -> str | None:
-        """Return the exchange rate for one captured unit; None without an exchange."""
+        """Return the exchange rate for one captured unit."""
         if self.settled_in in (None, self.captured_in) or not self.captured:
             return None
         assert self.settled_in is not None
@@ -330,7 +329,7 @@ RateFrom = Literal["file", "statement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRow:
-    """Flow of money, converted to the own currency. `of` is None for the sum of all currencies."""
+    """Flow of money, converted to the own currency."""
 
     currency: str
     of: str | None
@@ -340,8 +339,7 @@ class OwnRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRow:
-    """Exchange rate used for totals in the merchant's own currency. `day` is None for a rate from
-    statements."""
+    """Exchange rate used for totals in the own currency."""
 
     of: str
     day: str | None
@@ -394,7 +392,7 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceRow:
-    """Bank statement that was accepted although its entries do not explain its balances."""
+    """Bank statement that was accepted despite a difference."""
 
     account: str
     currency: str
@@ -412,7 +410,7 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Number and sum of captured payments with an overdue statement line."""
+    """Captured payments with an overdue statement line."""
 
     currency: str
     age: Age
@@ -422,7 +420,7 @@ class UnsettledRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionRow:
-    """Unmet condition of a closed month, with the people's reason for closing."""
+    """Unmet condition of closing, with the people's reason."""
 
     line: str
     sentence: str
@@ -431,7 +429,7 @@ class ExceptionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustmentRow:
-    """One figure of a closed month's report that has changed since."""
+    """Figure of a closed month that has changed since."""
 
     period: str
     figure: str
@@ -450,7 +448,7 @@ class AdjustmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlisted:
-    """Number of lines that a list of the report leaves out. `bound` is the limit of the list."""
+    """Number of lines that a list leaves out."""
 
     table: str
     listed: int
@@ -467,7 +465,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodReport:
-    """The whole report of a period. `unlisted` counts the lines that each list leaves out."""
+    """The whole report of a period."""
 
     scope: Scope
     ties: tuple[Tie, ...]
@@ -510,12 +508,12 @@ def ties(
     control: Sequence[ControlRow],
     money: Sequence[MoneyRow],
 ) -> tuple[Tie, ...]:
-    """Return all comparisons that must hold if the report's tables agree."""
+    """Return all comparisons that must hold between tables."""
     return (*_ties_of_orders(flow, control), *_ties_of_money(control, money))
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield comparisons of the sum of all changes with the sum of all ages."""
+    """Yield comparisons of unallocated money by change and age."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

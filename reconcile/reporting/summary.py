@@ -1,4 +1,4 @@
-"""Summary tables of a report: totals by currency, and breaks by cause and age."""
+"""Summary tables: totals by currency, breaks by cause and age."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class CauseTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeTotal:
-    """Breaks of one age in one currency. A row with `total` has all breaks in the currency."""
+    """Breaks of one age in one currency."""
 
     currency: str
     breaks: str
@@ -64,7 +64,7 @@ class AgeTotal:
 
 
 def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
-    """Return the totals of every currency of the report, sorted by currency code."""
+    """Return the totals of every currency."""
     known = {row.currency for row in report.control}
     known |= {row.currency for row in report.money} | {row.currency for row in report.breaks}
     found = []
@@ -88,7 +88,7 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 
 def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """Return the number of breaks by currency and cause, with totals."""
+    """Return the number of breaks by currency and cause."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
@@ -105,7 +105,7 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """Return the number of breaks by currency and age, with totals."""
+    """Return the number of breaks by currency and age."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:

@@ -1,4 +1,4 @@
-"""Declare the name, title, explanation and columns of every table of the report."""
+"""Declare every table of the report."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
@@ -15,14 +15,14 @@ Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. `currency` names the field with the currency of `money`."""
+    """One column of a table."""
 
     name: str
     kind: Kind = "text"
     currency: str = "currency"
 
     def money_in(self, row: Any) -> Money | None:
-        """Return the money in the row's cell; None if the cell is empty or a count."""
+        """Return the money in the row's cell, or None."""
         value = getattr(row, self.name)
         if self.kind != "money" or value is None:
             return None
@@ -102,7 +102,7 @@ class ReportTable:
 
 
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
-    """Build a table. Each column is written as `name:kind:currency`; blanks separate columns."""
+    """Build a table."""
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(
         Column(name=name, kind=kind, currency=rest[0] if len(rest) > 2 else "currency")  # type: ignore[arg-type]
@@ -352,7 +352,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:
-    """Return the scope of a report or journal as JSON values."""
+    """Return the scope of a report as JSON values."""
     document: dict[str, Any] = {
         "from": format_instant(scope.start),
         "to": format_instant(scope.end),

@@ -1,4 +1,4 @@
-"""Add up the report of a period, one order, break or change at a time."""
+"""Add up the report of a period, item by item."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -57,7 +57,7 @@ class Bounded(Generic[Line]):
 
 
 class BreakSums:
-    """Number and money of breaks by cause, age, state and currency, and the oldest breaks."""
+    """Breaks by cause, age, state and currency."""
 
     def __init__(self, bound: int, *, as_of: Instant) -> None:
         self._as_of = as_of
@@ -115,7 +115,7 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
-        """Yield comparisons of the money table and the breaks about missing webhooks."""
+        """Yield comparisons of the money table and the breaks."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
@@ -156,11 +156,11 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Limits for the delay between a movement's date and its arrival."""
+"""Limits for the delay of a movement's arrival."""
 
 
 class MoneySums:
-    """Number and sum of movements by currency and flow. Money that goes back is positive."""
+    """Number and sum of movements by currency and flow."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, r.Flow]] = Counter()
@@ -175,12 +175,12 @@ class MoneySums:
             self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """Add the amount by which the bank booked less than was paid out."""
+        """Add the difference between paid and booked money."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
     def rows(self, *, bank: bool) -> tuple[r.MoneyRow, ...]:
-        """Return every flow of every currency. The flows into the bank need `bank`."""
+        """Return every flow of every currency, with `bank` all flows."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in r.FLOWS if bank or flow not in r.BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]
@@ -198,7 +198,7 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Maximum number of breaks in the report's list. A list of this size takes about 100 MB."""
+"""Maximum number of breaks in the report's list."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -208,12 +208,11 @@ _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
 }
 
 LATE_LINES_MAX: Final = 10_000
-"""Maximum number of late movements, and of changed outcomes, in the report's lists."""
+"""Maximum number of late movements in the report's lists."""
 
 
 class PeriodTally:
-    """Sums of one period, from which its report is made. All input must have been known at
-    `scope.as_of`."""
+    """Sums of one period, from which its report is made."""
 
     def __init__(
         self,
@@ -255,7 +254,7 @@ class PeriodTally:
         self._unsettled: orders.Totals[tuple[str, r.Age]] = orders.Totals()
 
     def order(self, seen: OrderSeen) -> None:
-        """Add an order, or statement lines that belong to no order."""
+        """Add an order, or statement lines without an order."""
         taking = seen.taking
         lines = settled(seen, strange=self._breaks.never_notified)
         self._undated += sum(each.line.settled_at is None for each in lines)
@@ -405,7 +404,7 @@ class PeriodTally:
         notes: tuple[str, ...] = (),
         coverage: Coverage | None = None,
     ) -> r.PeriodReport:
-        """Return the report. `matching` has the totals of the run that found the breaks."""
+        """Return the report."""
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()

@@ -1,4 +1,4 @@
-"""Words for the codes in the report's cells. Programs read the codes instead."""
+"""Words for the codes in the report's cells."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -169,6 +169,6 @@ _FIGURE_WORDS: Final[Mapping[str, str]] = {
 
 
 def figure_words(figure: str) -> str:
-    """Return the name of a figure in words, such as `Money, settled without a webhook`."""
+    """Return the name of a figure in words."""
     parts = [_FIGURE_WORDS.get(part, part.replace("_", " ")) for part in figure.split("/")]
     return ", ".join([parts[0].capitalize(), *(each[:1].lower() + each[1:] for each in parts[1:])])

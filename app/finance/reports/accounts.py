@@ -1,4 +1,4 @@
-"""Define the merchant's accounts: the name, code and tax code of each in the journal."""
+"""Define the merchant's accounts in the journal."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -88,7 +88,7 @@ MAX_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Account names for transactions of a source, currency and method. None matches any value."""
+    """Account names for certain transactions. None matches any value."""
 
     source: str | None
     currency: str | None
@@ -104,13 +104,12 @@ class Override:
 
 
 NO_TAX: Final = "Tax Exempt"
-"""Name of Xero's tax rate without tax, in organisations without a country edition."""
+"""Name of Xero's tax rate without tax."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """Names of all accounts, and their codes in the merchant's accounting program. `overrides` has
-    names for some transactions, and the first fitting override counts."""
+    """Names and codes of all accounts. The first fitting override counts."""
 
     names: Mapping[Role, str] = field(default_factory=lambda: DEFAULTS)
     overrides: tuple[Override, ...] = ()
@@ -120,8 +119,7 @@ class Accounts:
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
-        """Return the name of a posting's account, with source and sub-account:
-        `Assets:Wallets:Mpesa:Utility`."""
+        """Return the account's name, such as `Assets:Wallets:Mpesa:Utility`."""
         if posting.account is not None:
             return posting.account
         fitting = [each.names for each in self.overrides if each.fits(transaction)]

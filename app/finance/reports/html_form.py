@@ -1,4 +1,4 @@
-"""Write the report as one self-contained HTML page with tables and charts."""
+"""Write the report as one self-contained HTML page."""
 
 from datetime import tzinfo
 from typing import Any, Final
@@ -15,7 +15,7 @@ from reconcile.reporting.tables import Column
 ROWS_MAX: Final = 1_000
 
 LIST_MAX: Final = 100
-"""Maximum number of lines of a list in the page. The workbook has all lines."""
+"""Maximum number of lines of a list in the page."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
 
@@ -45,7 +45,7 @@ def html(report: PeriodReport) -> bytes:
 
 
 def whole(text: str) -> Markup:
-    """Escape a text for HTML, and keep each of its amounts on one line."""
+    """Escape a text for HTML, with unbreakable amounts."""
     found = [
         Markup('<span class="money">{}</span>').format(piece) if place % 2 else escape(piece)
         for place, piece in enumerate(layout.money_apart(text))

@@ -1,4 +1,4 @@
-"""Write the payments journal in beancount, CSV or JSON, or for Xero and QuickBooks."""
+"""Write the payments journal in every format."""
 
 import io
 from collections import Counter
@@ -66,7 +66,7 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return the files to store for a closed month, by name."""
+    """Return the files to store for a closed month."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -90,15 +90,14 @@ async def journal_prints(
 
 
 def print_name(form: JournalFormat) -> str:
-    """Return the name under which a closed month's journal is stored in this format."""
+    """Return the name of a closed month's stored journal."""
     return f"journal.{form}"
 
 
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield the parts of a closed month's journal, rendered anew if needed. Raise NotFoundError for
-    an open month."""
+    """Yield the parts of a closed month's journal, rendered anew if needed."""
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
         kept = print_parts(connection, period, print_name(form), version=closing.version)
@@ -123,11 +122,11 @@ async def closed_journal(
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Maximum number of bytes of a journal that is made in memory."""
+"""Maximum bytes of a journal that is made in memory."""
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Return a period's journal in one format. Raise UsageError for more than MAX_BYTES."""
+    """Return a period's journal in one format."""
     file = io.BytesIO()
 
     def write(part: bytes) -> None:
@@ -145,8 +144,7 @@ async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> 
 async def journal_page(
     context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
 ) -> dict[str, Any]:
-    """Return a period's balances, and one account's postings. `more` counts the postings beyond
-    `most`."""
+    """Return a period's balances, and one account's postings."""
     accounts, rates = (
         merchant_accounts(context.settings.reports),
         merchant_rates(context.settings.reports),
@@ -208,7 +206,7 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return balances in the merchant's currency as a document, with rates and rounding."""
+    """Return balances in the merchant's currency as a document."""
     own = converter.rates.own
     return {
         "currency": own,
@@ -246,8 +244,7 @@ def begun(
 
 
 class JournalText:
-    """Text of a journal in one format: its head, each transaction, and its foot. In formats with
-    sums by day, the foot is the whole journal."""
+    """Text of a journal in one format: its head, each transaction, and its foot."""
 
     def __init__(
         self,
@@ -277,7 +274,7 @@ class JournalText:
         return "payments journal" if self.accounts.revenue is None else "payments and sales"
 
     def about(self) -> str:
-        """Return a sentence on the accounts against which payments are posted."""
+        """Return a sentence on the accounts of payments."""
         if self.accounts.revenue is None:
             return (
                 "This journal has payments, but no sales. Payments are posted against "
@@ -289,7 +286,7 @@ class JournalText:
         )
 
     def transaction(self, transaction: Transaction) -> str:
-        """Return a transaction's text; empty in a format with sums by day."""
+        """Return a transaction's text; empty in formats by day."""
         self.count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
@@ -318,7 +315,7 @@ class JournalText:
         return "" if self._form.foot is None else self._form.foot(self)
 
     def totals(self) -> Iterator[PostedDocument]:
-        """Yield the sum of each account and currency, sorted by role and name."""
+        """Yield the sum of each account and currency."""
         sums: Counter[tuple[Role, str, str]] = Counter()
         for (_, _, currency, role, name), minor in self._sums.items():
             sums[role, name, currency] += minor
@@ -331,15 +328,14 @@ class JournalText:
         return None if own is None else own_document(*own)
 
     def balances(self) -> dict[tuple[str, str], int]:
-        """Return debit minus credit in minor units. The keys are (account, currency)."""
+        """Return debit minus credit in minor units, by account and currency."""
         found: Counter[tuple[str, str]] = Counter()
         for (_, _, currency, _, name), minor in self._sums.items():
             found[name, currency] += minor
         return dict(sorted(found.items()))
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
-        """Return balances in the merchant's currency, with the converter; None without such a
-        currency."""
+        """Return balances in the merchant's currency, or None."""
         if self._rates is None:
             return None
         converter = Converter(with_statements(self._rates, self._settled))

@@ -1,5 +1,4 @@
-"""Define the formats of the payments journal for commands, API and console. This module imports
-nothing slow, so that commands start fast."""
+"""Define the formats of the payments journal for commands, API and console."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     """Postings with the names of their accounts."""
 
     class Journal(Protocol):
-        """Attributes and methods of a journal that the writers of its formats use."""
+        """Attributes and methods of a journal that its writers use."""
 
         scope: Scope
         opened: set[str]
@@ -60,13 +59,12 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """Format of a journal. One of `by_day` and `each` is set."""
+    """Format of a journal."""
 
     title: str
     ending: str
     purpose: str
     words: str = ""
-    """Description in the help and the API; empty for formats with `by_day`."""
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
@@ -341,10 +339,7 @@ COMMAND_WORDS: Final = "; ".join(
 
 
 def api_words(default: str) -> str:
-    """Return the API's description of the journal formats.
-
-    default  name of the default format
-    """
+    """Return the API's description of the journal formats."""
     words = {name: JOURNAL_FORMS[name].words for name in reversed(_EACH)}
     words[default] = "the default"
     said = [f"{name}, {text}".removesuffix(", ") for name, text in words.items()]

@@ -1,4 +1,4 @@
-"""Lay out the report for people: the order of tables, their charts, and the text of cells."""
+"""Lay out the report for people: tables, charts and cells."""
 
 import re
 from collections import Counter
@@ -35,15 +35,15 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables with one row for each break, item of late money or changed order."""
+"""Tables with one row per break, late item or changed order."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables with the details from which the figures of other tables follow."""
+"""Tables with the details behind the figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """Table of the report with its rows, and with its chart if there is one."""
+    """Table of the report with its rows and chart."""
 
     table: ReportTable
     rows: Sequence[Any]
@@ -55,14 +55,14 @@ class ReportPart:
 
 
 def parts(report: PeriodReport) -> Iterator[ReportPart]:
-    """Yield the report's nonempty tables in reading order, with their charts."""
+    """Yield the report's nonempty tables with their charts."""
     for table, rows in shown_tables(report):
         drawn = _CHARTS.get(table.name)
         yield ReportPart(table=table, rows=rows, chart=None if drawn is None else drawn(report))
 
 
 def shown_tables(report: PeriodReport) -> Iterator[tuple[ReportTable, Sequence[Any]]]:
-    """Yield the report's nonempty tables with their rows, in reading order."""
+    """Yield the report's nonempty tables with their rows."""
     found = {table.name: (table, rows(report)) for table, rows in SUMMARIES}
     found |= {table.name: (table, table.rows(report)) for table in TABLES}
     for name in _ORDER:
@@ -106,7 +106,7 @@ _ORDER: Final = (
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:
-    """Format a start for an axis: `4 Oct`, or `Oct 2026` for whole months."""
+    """Format a start for an axis, such as `4 Oct`."""
     zone = zone_named(report.scope.zone)
     day = instants.format_instant(wall_clock(start, zone))[:10]
     month = instants.MONTHS[int(day[5:7]) - 1][:3]
@@ -161,12 +161,12 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
 
 
 def headlines(report: PeriodReport) -> tuple[str, ...]:
-    """Return the first sentences of a report: sums, breaks, and compared sides."""
+    """Return the first sentences of a report."""
     return verdict(report), at_risk(report), *compared(report)
 
 
 def compared(report: PeriodReport) -> Iterator[str]:
-    """Yield sentences on the compared days of each source, bank account and order book."""
+    """Yield sentences on the compared days."""
     zone = zone_named(report.scope.zone)
     by_name: dict[tuple[str, str, str | None], list[CoverageRow]] = {}
     for row in report.coverage:
@@ -214,7 +214,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence with the equations between totals that do not hold."""
+    """Return a sentence on the equations that do not hold."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
@@ -229,7 +229,7 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Return a sentence with the number and money of unaccepted breaks, wrong units apart."""
+    """Return a sentence on the money of unaccepted breaks."""
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
@@ -253,7 +253,7 @@ def _moneys(sums: Counter[str]) -> str:
 
 
 def cell_text(column: Column, row: Any) -> str:
-    """Return a cell as text for programs: plain decimals, RFC 3339, `yes` or `no`."""
+    """Return a cell as text for programs."""
     value = getattr(row, column.name)
     if value is None:
         return ""
@@ -267,7 +267,7 @@ def cell_text(column: Column, row: Any) -> str:
 
 
 def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """Return a cell as text for people, with times in the zone."""
+    """Return a cell as text for people."""
     value = getattr(row, column.name)
     if column.kind == "duration":
         return "longer" if value is None else f"up to {instants.format_duration(value)}"
@@ -283,7 +283,7 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """Return a text cell for people, with codes as names and times in the zone."""
+    """Return a text cell for people, with names and local times."""
     text = cell_text(column, row)
     if column.name in _SENTENCES:
         return local_text(text, zone)
@@ -302,7 +302,7 @@ _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Format an instant as `2026-10-22 23:59`, or a day's start as its date."""
+    """Format an instant as `2026-10-22 23:59`, or as a date."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -335,7 +335,7 @@ def heading_lines(column: Column) -> list[str]:
 
 
 def period_words(scope: Scope) -> str:
-    """Return a period's first and last day in words, or its end with the time."""
+    """Return a period's first and last day in words."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % instants.DAY == 0:
@@ -344,7 +344,7 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return the person and time of the closing, or a note on an open period."""
+    """Return the person and time of the closing."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     zone = zone_named(scope.zone)
@@ -363,14 +363,14 @@ _SANDBOX: Final = "Sandbox: no real money"
 
 
 def masthead(scope: Scope) -> tuple[str, ...]:
-    """Return the texts at the top of every page: merchant, period, closing, sandbox."""
+    """Return the texts at the top of every page."""
     sandbox = (_SANDBOX,) if scope.environment == "sandbox" else ()
     named = (scope.merchant,) if scope.merchant else ()
     return (*named, f"Period {period_words(scope)}", closed_words(scope), *sandbox)
 
 
 def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return the facts on the report's first page, each as (name, text)."""
+    """Return the facts on the first page as (name, text)."""
     return (
         ("Period", period_words(scope)),
         ("Closing", closed_words(scope)),
@@ -385,12 +385,12 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text into pieces, in which text and amounts alternate."""
+    """Split a text into text and amounts in turn."""
     return _MONEY.split(text)
 
 
 def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return the facts of the report's scope for programs, each as (name, text)."""
+    """Return the scope's facts for programs as (name, text)."""
     closed = scope.closed_at is not None and (
         ("closed by", scope.closed_by),
         ("closed at", instants.format_instant(scope.closed_at)),

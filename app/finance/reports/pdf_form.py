@@ -1,4 +1,4 @@
-"""Write the report as a PDF, a few pages with the essentials, by Typst (extra `pdf`)."""
+"""Write the report as a PDF with Typst."""
 
 import re
 from datetime import tzinfo
@@ -22,17 +22,16 @@ _CHART_ALONE: Final = frozenset({"times", "delays"})
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
 _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
-"""Columns that are left out because a page is too narrow for them."""
 
 _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
 """Pattern of the places where a long reference may wrap."""
 
 Piece = dict[str, str]
-"""Part of a cell's text, with the key `text`, or `money` for an unbreakable amount."""
+"""Part of a cell's text: `text`, or `money` for an amount."""
 
 
 def pdf(report: PeriodReport) -> bytes:
-    """Return the report as a PDF. Raise ImportError if typst is not installed."""
+    """Return the report as a PDF."""
     template = pages.TEMPLATES / "report.typ"
     return paper.typeset(template, root=pages.TEMPLATES, given="report", values=document(report))
 

@@ -1,4 +1,4 @@
-"""Render a report as bytes in any format. Equal reports give equal bytes."""
+"""Render a report in any format. Equal reports give equal bytes."""
 
 from importlib import import_module
 from importlib.util import find_spec

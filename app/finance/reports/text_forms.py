@@ -1,4 +1,4 @@
-"""Write the report as text: tables for a terminal, one CSV table, or one JSON document."""
+"""Write the report as text: for a terminal, CSV or JSON."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:
 
 
 LINES_MAX: Final = 40
-"""Maximum number of lines of a list, which fill about a screen."""
+"""Maximum number of lines of a list."""
 
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
 
@@ -73,7 +73,7 @@ _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 
 
 
 def table(report: PeriodReport) -> bytes:
-    """Return the report as text for a terminal, with the first rows of long lists."""
+    """Return the report as text for a terminal."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:

@@ -1,5 +1,4 @@
-"""Write the report as a workbook: a summary, then a sheet for each table. Text is never a formula
-or a link."""
+"""Write the report as a workbook: a summary, then a sheet for each table."""
 
 import io
 from collections.abc import Sequence
@@ -27,7 +26,6 @@ ROWS_MAX: Final = 1_048_576
 _EXACT: Final = 10**15
 
 _TEXT_MAX: Final = 32_767
-"""Maximum number of characters that the format allows in a cell."""
 
 _CREATED: Final = datetime(2026, 1, 1)  # the format knows no time zones
 _EPOCH_DAY: Final = 25_569
