@@ -219,7 +219,7 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Checks of callers' tokens, limits, and age of unread deliveries."""
+    """Interface for callers' tokens, limits, and unread deliveries."""
 
     @property
     def most(self) -> Mapping[str, int]:

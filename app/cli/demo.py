@@ -84,7 +84,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """Result of one scenario: the ledger, and the provider's truth."""
+    """Result of one scenario: the ledger and the provider's result."""
 
     scenario: Scenario
     ledger: dict[str, Any]
@@ -211,7 +211,7 @@ async def wait_for_end(
 
 
 async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
-    """Return every scenario's ledger with the provider's truth."""
+    """Return every scenario's ledger with the provider's result."""
     truths = (await call(http, "GET", f"{party.provider}/sandbox/truth")).json()
     by_order = {entry["order"]: entry for entry in truths}
     played = []

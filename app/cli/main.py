@@ -213,7 +213,7 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Return an application with only the first word's command."""
+    """Return an application with the first word's command, or all."""
     alone = copy(application)
     alone.registered_commands = [
         each

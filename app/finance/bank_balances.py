@@ -71,7 +71,7 @@ def _subject(sha256: str, differs: Balances) -> str:
 
 
 async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
-    """Return the proposal that accepted a statement's difference, or None."""
+    """Return the id of the proposal that accepted a difference."""
     async with context.database.reading() as connection:
         found = await approved_proposal_of(connection, kind=KIND, subject=_subject(sha256, differs))
     return None if found is None else found.id
@@ -210,7 +210,7 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return the accepted and still relevant differences of statements."""
+    """Return accepted differences, and unconfirmed earlier differences."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

@@ -138,7 +138,7 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes for the matching; None for too few orders."""
+    """Yield processes that share the matching, or None."""
     if jobs < 2 or as_of is not None:
         yield None
         return
