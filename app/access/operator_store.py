@@ -18,11 +18,7 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Person who works with the service in a role.
-
-    account  system account that acts in this person's name
-    company  id of the person's company account; None with a password
-    """
+    """Person who works with the service in a role."""
 
     name: str
     role: str
@@ -234,7 +230,7 @@ class TokenDocument(TypedDict):
 class TokenEntry:
     """Stored data of an API token, without the secret.
 
-    until     time of expiry; None for a token without expiry
+    until     None for a token without expiry
     operator  the token's owner; None for a program's token
     """
 

@@ -93,7 +93,6 @@ class Agree:
 class ProposalKind:
     """Kind of act that can be proposed.
 
-    name           permanent identifier in the database
     action         permission that both persons need
     proposing      the proposer's permission, if different from `action`
     subject_state  describes the subject; a changed description refuses the approval
@@ -105,7 +104,6 @@ class ProposalKind:
     tables         headings of members of `given` that hold table rows as JSON
     unfinished     returns a sentence if the act began but did not finish
     typed          heading of a value that the approver must type again
-    must_fit       raises UsageError for a wrong typed value
     open_for       time in which the proposer can do the approved act
     """
 

@@ -43,8 +43,7 @@ async def issue_token(
 ) -> str:
     """Create a token for a program and return the token.
 
-    `until` is an RFC 3339 moment, a last day, or a duration such as 90d. Raise UsageError for an
-    invalid name or expiry, or without permission.
+    `until` is an RFC 3339 moment, a day, or a duration such as 90d. Raise UsageError if refused.
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name has 1 to 60 letters, digits, dots, dashes or underscores")
@@ -86,8 +85,8 @@ async def issue_own_token(
 ) -> tuple[str, operator_store.TokenEntry]:
     """Create a personal token. Return the token and its stored data.
 
-    See `issue_token` for `until`. Raise NotFoundError for an unknown operator, and UsageError for
-    an invalid expiry or without permission.
+    Raise NotFoundError for an unknown operator, and UsageError for an invalid expiry or without
+    permission.
     """
     token = new_token(f"tho_{context.database.environment}_")
     async with context.database.writing() as connection:

@@ -21,11 +21,7 @@ About = Literal["order", "break"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRecord:
-    """Stored attachment of an order or break.
-
-    order    "" for an attachment of a break without an order
-    details  personal data as canonical JSON; None after deletion
-    """
+    """Stored attachment of an order or break. The details are None after deletion."""
 
     attachment_id: str
     about: About

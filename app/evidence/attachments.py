@@ -1,8 +1,8 @@
 """Attach files to an order or a break.
 
-1 check   the size, the type and the completeness of the file
-2 store   the bytes by digest; name and note separately, as personal data
-3 seal    an audit entry with the digests of bytes and details
+1 check   the size, type and completeness of the file
+2 store   the bytes by digest; name and note as personal data
+3 seal    an audit entry with both digests
 
 The audit trail keeps a deleted file's digest.
 """
@@ -215,8 +215,7 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
     """Store a file, and record the attachment in the audit trail.
 
-    Raise UsageError without permission or for an unacceptable file, and NotFoundError for an
-    unknown order or break.
+    Raise UsageError for a refused file, and NotFoundError for an unknown order or break.
     """
     media = _checked(asked)
     if asked.about == "order":

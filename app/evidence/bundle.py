@@ -350,9 +350,8 @@ class BundleRequest:
 class Built:
     """Finished evidence bundle.
 
-    unsealed  number of parts that are not sealed yet
-    full      whether the bundle has personal data
-    due       whether a newer revision can be missing
+    full  whether the bundle has personal data
+    due   whether a newer revision can be missing
     """
 
     archive: bytes

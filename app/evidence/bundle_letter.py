@@ -47,8 +47,6 @@ class LetterFacts:
 
     revisions   revisions that the shop's systems received
     checkpoint  signed head of the log; empty if nothing is sealed yet
-    sealed      number of sealed log entries about the order
-    unsealed    number of parts that are not sealed yet
     unheard     messages outside the history that can be about the order
     """
 

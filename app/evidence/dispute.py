@@ -257,9 +257,7 @@ class CaseFacts:
     """Facts for the checklist of an answer to a dispute.
 
     missing_merchant  empty settings about the merchant
-    refunded          whether money was returned
     earlier           number of the customer's earlier undisputed orders
-    decided           whether the dispute has an outcome
     """
 
     respond_by: Instant | None

@@ -122,8 +122,6 @@ class DisputeCase:
 
     stated    values of messages about the payment, by member of the profile's section
               [transaction], or `name`, `email` or `card`
-    limits    the provider's and card network's limits on a letter
-    rules     whether the earlier purchases meet each card network's rule
     unheard   messages outside the history that can be about the order
     behind_s  age in seconds of the oldest such unread delivery; 0 without one
     """

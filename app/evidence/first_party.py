@@ -14,7 +14,7 @@ class Purchase:
     """Payment by a customer, as card networks' rules compare payments.
 
     settled  whether the payment was captured and nothing was returned
-    stated   values of messages, by member of the profile's section [transaction], or `email`
+    stated   values of messages, by member of [transaction], or `email`
     """
 
     order: str
@@ -34,8 +34,6 @@ class Purchase:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRule:
     """Rule of a card network that counts earlier purchases as evidence.
-
-    A field agrees if all three purchases have an equal value.
 
     groups    groups of fields; one field of each group must agree
     at_least  minimum number of fields that must agree

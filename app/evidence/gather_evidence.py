@@ -47,7 +47,6 @@ from reconcile.transparency.evidence import by_event
 class ProvenSignature:
     """Facts about a delivery's signature that can be verified again.
 
-    scheme   the profile's word for the scheme, such as `hmac-sha256`
     signed   the profile's template of the signed content; None if code builds the content
     key      fingerprint of the verifying key; None if no current key fits
     content  the signed bytes; None if the bytes contain a secret
@@ -80,7 +79,6 @@ class Profiled:
     """Source of deliveries, with its present profile.
 
     orders    `shared` if other sources have equal order references, otherwise `own`
-    captures  payment methods with automatic capture
     vouchers  redacted authorization headers that only the provider sends
     """
 
@@ -97,8 +95,7 @@ class Profiled:
 class AttachedFile:
     """Attachment of an order, with its leaves in the sealed log.
 
-    removed           leaf of the audit entry about the removal, or None
-    details, content  None if deleted or not requested
+    Details and content are None if deleted or not requested.
     """
 
     attachment_id: str
@@ -114,8 +111,6 @@ class Dossier:
     """Everything known about one order at an instant.
 
     history  facts known at the instant; masked in a redacted bundle
-    details  texts stored for records, by record id
-    lines    lines of order books and statements about this order, as JSON values
     full     whether bodies and headers are included unredacted
     unheard  messages outside the history that can be about the order
     """

@@ -59,8 +59,7 @@ async def take_letter(
 ) -> tuple[Letter, bytes]:
     """Make the letter and its bytes, with an audit entry.
 
-    Without `form`, only the letter is made. Raise UsageError if refused, and NotFoundError for an
-    unknown order.
+    Without `form`, only the letter is made. Raise UsageError if refused.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)

@@ -30,7 +30,6 @@ class LetterLimits:
 
     size        maximum total bytes of all files
     each        maximum bytes of one file
-    formats     accepted file endings; () if not stated
     name_chars  maximum characters of a file's name, which must be letters and digits
     """
 

@@ -79,9 +79,8 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs that these subjects are sealed in the log.
 
-    subjects   ids of deliveries and records, or `revision:N` and `deed:N`
-    earliest   whether to use the first checkpoint that covers all subjects
-    witnesses  witnesses whose cosignatures count, if any
+    subjects  ids of deliveries and records, or `revision:N` and `deed:N`
+    earliest  whether to use the first checkpoint that covers all subjects
 
     Raise NotFoundError for an unsealed subject, and UsageError for more than AT_ONCE subjects.
     """
@@ -261,11 +260,7 @@ class SealedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTree:
-    """Place of an order in a tree of all orders.
-
-    leaves  number of the order's leaves at the tree's creation
-    path    each sibling's hash, with the number of bits shared with the order
-    """
+    """Place of an order in a tree of all orders, with its path to the root."""
 
     leaf: str
     leaves: int
@@ -281,8 +276,6 @@ class SealedParts:
     unsealed      ids of rows without a leaf under that head
     origins       the log's origins with their numbers of leaves; empty for one origin
     endorsements  each key's endorsement by the previous key in hex, or None
-    parts         commitments and salts of the sealed parts, by leaf name
-    said          values of the parts of records, revisions and audit entries, by leaf name
     """
 
     checkpoint: str = ""

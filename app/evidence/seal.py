@@ -1,9 +1,9 @@
 """Seal new rows as leaves of the log.
 
-1 find     some rows without a leaf: deliveries, records, revisions, audit entries
+1 find     some rows without a leaf
 2 hash     their documents, each with a salt and its order's pseudonym
 3 sign     the new head as a checkpoint
-4 write    leaves, hashes and checkpoint in one transaction, unless another sealer was faster
+4 write    everything in one transaction, unless another sealer was faster
 
 Once a day the log also seals the root of the tree of all orders.
 """
@@ -305,7 +305,7 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """Give the log a new origin, with an audit entry. Return its origin and keys.
+    """Give the log a new origin. Return its origin and keys.
 
     No other process may use the database. Raise NotFoundError without a log, and UsageError without
     permission.
@@ -346,8 +346,7 @@ def fingerprint_of(public: str) -> str:
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
     """Make a new signing key that the old key endorses.
 
-    An interrupted rotation can be repeated. Raise ConfigurationError for an unusable log or file,
-    and UsageError without permission.
+    Raise ConfigurationError for an unusable log or file, and UsageError without permission.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")

@@ -230,10 +230,10 @@ class OrderScenario:
 async def tell_scenario(
     context: AppContext, order: str, *, as_of: Instant | None, by: str | None, lines: ReadsLines
 ) -> OrderScenario:
-    """Make the scenario of an order as of an instant, with an audit entry.
+    """Make an order's scenario, with an audit entry.
 
-    Raise NotFoundError for an unknown order, and UsageError for deleted bodies or personal data
-    that must remain.
+    Raise NotFoundError for an unknown order, and UsageError for deleted bodies or remaining
+    personal data.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")

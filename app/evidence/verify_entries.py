@@ -238,7 +238,7 @@ class Readings(NamedTuple):
     proved   the whole event is proved
     masked   everything except masked texts is proved
     bare     nothing is sealed yet
-    several  the log has different events, so only the body shows the right one
+    several  the log has different events
     """
 
     proved: list[str]
@@ -289,8 +289,8 @@ class Chain(NamedTuple):
 
     entries  index in the log and name of each entry
     others   parts of the bundle without such an entry
-    moved    entries of deliveries or records that a later entry assigns to another order
-    tree     index and time of the leaf that seals the tree of all orders, or None
+    moved    entries that a later entry assigns to another order
+    tree     index and time of the leaf with the tree of all orders, or None
     """
 
     entries: list[tuple[int, str]]

@@ -330,9 +330,8 @@ def verify_evidence(
     """Run every verification step on a bundle.
 
     trusted    key that must have signed the bundle
-    kept       published checkpoint of the bundle's log
     witnesses  witnesses that must have cosigned the checkpoint
-    now        the verifier's time; None for this computer's clock
+    now        None for this computer's clock
     """
     checks: list[tuple[str, Callable[[verify.Bundle], Any]]] = [
         ("digests", verify.digests),

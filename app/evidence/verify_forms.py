@@ -220,10 +220,10 @@ DOCUMENTS = {
 """Form of each document, by file name.
 
 - A dictionary stands for an object with exactly these members; `?` marks an optional member. A
-  pattern as a key stands for all names that match.
+  pattern as a key stands for all matching names.
 - A list stands for a list of elements of its one form.
 - A tuple stands for a list of this length.
-- A pattern stands for a text that matches.
+- A pattern stands for a matching text.
 - A function returns true for a valid value.
 """
 

@@ -238,12 +238,10 @@ class VerifiedLogDocument(TypedDict):
 class VerifiedLog:
     """Result of verifying the log.
 
-    tell     maximum number of listed problems; `found` counts all
-    waiting  number of rows without a leaf
-    reread   number of deliveries with a different event after sealing
-    first    number of the first leaf with a problem
-    left     the largest checkpoint that is known to be published
-    gaps     accepted gaps of the database, in which leaves can be lost
+    tell    maximum number of listed problems; `found` counts all
+    reread  number of deliveries with a different event after sealing
+    left    the largest checkpoint that is known to be published
+    gaps    accepted gaps of the database, in which leaves can be lost
     """
 
     tell: int = MAX_PROBLEMS
@@ -304,7 +302,6 @@ async def verify_log(
     """Verify the whole log.
 
     against   text of a checkpoint that was kept elsewhere
-    own       this machine's key, if known
     tell      maximum number of listed problems
     progress  called with the numbers of verified and of all leaves
 

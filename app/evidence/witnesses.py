@@ -1,10 +1,10 @@
 """Ask witnesses to cosign checkpoints of the log (C2SP tlog-witness).
 
-1 choose   the checkpoint that was newest at the present interval's beginning
+1 choose   the checkpoint that was newest when the interval began
 2 claim    each witness that has not cosigned the checkpoint
-3 ask      with the proof that the checkpoint extends the witness's last one
-4 verify   the signature over the checkpoint, and the witness's clock
-5 store    the cosignature or the refusal, and the time of the next request
+3 ask      with a proof from the witness's last checkpoint
+4 verify   the signature, and the witness's clock
+5 store    the cosignature or the refusal, and the next request's time
 
 No transaction is open during a request.
 """

@@ -2,7 +2,7 @@
 
 The steps of a restore:
 
-1 lock     the database, so that nobody serves or writes it
+1 lock     the database against all other processes
 2 copy     the backup to a file beside the database, and check the copy
 3 open     the copy, and upgrade its schema
 4 erase    repeat erasures since the backup (`replay_after_restore`)
@@ -160,7 +160,6 @@ class People:
 class FollowedLog:
     """Transparency log after a restore.
 
-    leaves   number of leaves in the backup's log
     cut      number of leaves in the replaced log if its last leaf is lost, otherwise 0
     renamed  the log's new origin; None if unchanged
     sure     False if the replaced log could not be read
@@ -198,9 +197,8 @@ class Followed:
 
     head   number of the last revision in the backup
     first  number of the next revision
-    may    people who can sign in again because of the restore; everybody if unknown
-    gone   people who could sign in before and are not in the backup; None if unknown
-    log    the log after the restore
+    may    people who can sign in again; everybody if unknown
+    gone   people who could sign in before; None if unknown
     """
 
     head: int
@@ -249,9 +247,8 @@ class Followed:
 class Restored:
     """Result of a restore.
 
-    kept    path of the former database, or None
-    erased  erasures that were carried out again
-    gap     accepted loss of later data, or None
+    kept  path of the former database, or None
+    gap   accepted loss of later data, or None
     """
 
     contents: backup_store.Contents
@@ -282,9 +279,7 @@ async def restore(
 ) -> Restored:
     """Put `backup` in the database's place, and keep the former database.
 
-    erase_again  repeats the journal's erasures in the copy
-    accepts      reason for accepting the loss of later data
-
+    `erase_again` repeats the journal's erasures; `accepts` is the reason for accepting a loss.
     Raise ConfigurationError for a running service or unaccepted loss, NotFoundError without a
     backup, UsageError without `replace`, and StoreUnavailable for a damaged backup.
     """
@@ -356,12 +351,11 @@ async def follow_on(
     1 numbers   revisions continue beyond every published number
     2 sessions  every session and invitation ends
     3 people    operators and tokens are compared with the replaced database
-    4 log       the log gets a new origin if the replaced log's last leaf is missing
-    5 server    the server and its timeline are recorded, so that `doctor` accepts the restore
+    4 log       the log gets a new origin if the last leaf is missing
+    5 server    the server and its timeline are recorded for `doctor`
     6 audit     an audit entry names the restore and the person
 
-    replaced  facts of the replaced database, if readable
-    files     names for the trail: the backup (`file`), and the former database (`kept`)
+    `files` has names for the trail: the backup (`file`) and the former database (`kept`).
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head

@@ -1,10 +1,10 @@
 """Copy an SQLite database while it is served.
 
-1 lock    the temporary file beside the target, so that two copies cannot mix
+1 lock    the temporary file beside the target
 2 copy    one snapshot with SQLite's own backup; writers continue
 3 add     the inbox's accepted deliveries that the snapshot lacks
 4 sync    the copy to the disk, and drop its pages from the page cache
-5 check   the structure, indexes, stamp and counts of the copy on the disk
+5 check   structure, indexes, stamp and counts of the copy
 6 name    the copy, and sync its folder
 """
 
@@ -76,7 +76,6 @@ class Contents:
     """Content of a database file, as the file states it.
 
     environment    the stamp: sandbox or live
-    counts         number of rows by table
     last_revision  last number in the outcome feed; 0 without a publication
     """
 
@@ -100,8 +99,8 @@ class Contents:
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
     """Copy `source` to a temporary file. Yield the file's path and contents.
 
-    Call `put_in_place` in the block to keep the copy. Raise StoreUnavailable for a damaged source
-    or a failed write.
+    Call `put_in_place` to keep the copy. Raise StoreUnavailable for a damaged source or a failed
+    write.
     """
     part = target.with_name(target.name + ".part")
     descriptor = _locked(part)  # 1
@@ -301,9 +300,8 @@ class InForce:
 class Replaced:
     """Facts of the database that a backup replaces.
 
-    in_force  active tokens and operators
-    head      number of the last revision
-    log       number of leaves in the log, and the last leaf's hash; None without a log
+    head  number of the last revision
+    log   number of leaves, and the last leaf's hash; None without a log
     """
 
     in_force: InForce
@@ -334,9 +332,8 @@ def laid_beside(
 ) -> Iterator[tuple[Path, Contents]]:
     """Copy the backup into the database's folder. Yield the copy and its contents.
 
-    The copy is deleted unless `in_place` was called. The stamp `environment` must match. Raise
-    ConfigurationError for another environment or a newer program, and StoreUnavailable for a
-    damaged backup.
+    Call `in_place` to keep the copy. Raise ConfigurationError for another environment or a newer
+    program, and StoreUnavailable for a damaged backup.
     """
     _require_whole_pages(backup)
     with copied(backup, database, progress=progress) as (part, contents):

@@ -3,7 +3,7 @@
 1 the file    SQLite's own check passes, and the schema fits the migrations
 2 bodies      bodies and attached files have the acknowledged digest and size
 3 the log     every row has a leaf, and every leaf has a row
-4 acts        people's acts agree with the audit trail, and no imported line was changed
+4 acts        people's acts agree with the audit trail, and imported lines are unchanged
 5 counts      events agree with deliveries; lists and counters with ledgers
 6 derived     derived rows follow from the bodies, and ledgers from the histories
 7 erasures    the journal is readable, belongs to this database, and was carried out
@@ -253,10 +253,9 @@ SAMPLE: Final = 3_000
 class CheckReport:
     """Result of a check.
 
-    deep     whether bodies were read and orders folded again
-    seed     number that chose the sample of deliveries; None without a sample
-    sampled  number of deliveries in the sample
-    unread   reason why no body was read again, or None
+    deep    whether bodies were read and orders folded again
+    seed    number that chose the sample of deliveries; None without a sample
+    unread  reason why no body was read again, or None
     """
 
     deep: bool = False
@@ -304,7 +303,7 @@ async def check_database(
     deep      number of processes for a full check; None for a sample
     seed      number that chooses the sample; None for a new one
     progress  called with the number of rows since the last call
-    ahead     called once with the approximate number of rows, before the first row
+    ahead     called once with the approximate number of rows
 
     Raise ConfigurationError if a deep check lacks a delivery's source.
     """

@@ -27,11 +27,7 @@ AT_ONCE: Final = 1_000
 
 
 class Derived(NamedTuple):
-    """Kind of rows that are computed from other data.
-
-    name  text that names a row in sentences, with placeholders for columns
-    mend  act by which a person can correct wrong rows
-    """
+    """Kind of rows that are computed from other data. The name has placeholders for columns."""
 
     name: str
     columns: Sequence[str]

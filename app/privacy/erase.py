@@ -4,7 +4,7 @@
 2 judge   each order and delivery, which can be erased or must stay
 3 note    the ids in the journal, and the request in the audit trail
 4 erase   one line of the journal after another, in short transactions
-5 report  the remaining data with its legal ground, and empty the database's log
+5 report  the remaining data with its legal ground
 
 The sealed log still verifies. After a crash past step 3, the erasure is completed later.
 """
@@ -65,8 +65,8 @@ async def erase(
 ) -> Erasure:
     """Erase the data about the request's subject. With `dry_run`, only report.
 
-    `agree` stores an approval in the erasure's transaction. Raise ConfigurationError for an
-    unusable journal, NotFoundError without data, and UsageError for a refused request.
+    Raise ConfigurationError for an unusable journal, NotFoundError without data, and UsageError for
+    a refused request.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")

@@ -40,9 +40,8 @@ from reconcile.matching.books import match_key
 class JudgedDeliveries:
     """Ids of deliveries that can be erased or must be kept.
 
-    kind    kind of data to keep: `delivery`, or `whole` for the whole body of a request
-    unread  erasable deliveries that could not be read
-    gone    erasable deliveries without bodies and headers
+    kind  kind of data to keep: `delivery`, or `whole` for the whole body of a request
+    gone  erasable deliveries without bodies and headers
     """
 
     kind: Kind = "delivery"
@@ -97,9 +96,7 @@ class Erasure:
     going        rows to empty or delete, by table
     waiting      rows of kept orders to empty or delete later, by table
     aside        number of rows of set-aside deliveries that stay, by place
-    kept         data that stays, with the reason
     accounts     end of the accounting period of each erased order
-    copies       earlier copies that the erasure does not reach
     tidied       whether the erased data is gone from the database's log
     latest       arrival of the newest erased data; the erasure's date is no earlier
     """

@@ -73,7 +73,6 @@ class KeptData:
 
     detail  fact about the reason, or empty
     do      act by which a person can remove the reason, or empty
-    kind    kind of data to restrict, such as `order`, if any
     """
 
     what: str
@@ -106,8 +105,8 @@ class Periods:
     """Periods for which an erasure keeps data.
 
     minimum      for all data, since the last change
-    accounts     for accounting records, since the last evidence or booking
-    disputes     for an order's evidence, since the last capture
+    accounts     since the last evidence or booking
+    disputes     since the order's last capture
     unallocated  for the payer of an unallocated payment, since the arrival
     """
 

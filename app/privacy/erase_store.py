@@ -305,8 +305,7 @@ async def rows_that_hold(
 ) -> dict[str, set[Key]]:
     """Return the rows that contain one of these numbers, by `table.column`.
 
-    phones  phone numbers as E.164 digits, or EMAIL_KIND and an email address
-    among   earlier result, to search only its rows
+    `among` is an earlier result, to search only its rows.
     """
     found: dict[str, set[Key]] = {}
     if not phones:

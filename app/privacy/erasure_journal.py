@@ -1,8 +1,8 @@
 """Journal of erasures, which lists the ids of emptied rows and orders.
 
-    NUMBER INSTANT KIND RULE IDS CHECK
+NUMBER INSTANT KIND RULE IDS CHECK
 
-Ids that a person chose are keyed digests. No backup contains the journal.
+Ids that a person chose are keyed digests.
 """
 
 import fcntl
@@ -54,12 +54,12 @@ deliveries   deliveries that had been read
 unreadable   deliveries that could not be read
 wholes       deliveries with their own data in an emptied request body
 reasons      deliveries whose event lost its reason
-orders       orders, as digests; phone notes, session requests, attachments and keys were emptied
+orders       orders, as digests
 attachments  attached files
 rejections   refused deliveries
 book_lines   versions of lines of an order book, as digests
 bank_lines   versions of bank lines, as digests, with a code for the emptied texts
-recipients   phone notes on recipients of payments in statements, as digests
+recipients   phone notes on recipients of payments, as digests
 bookmarks    operators' bookmarks, as digests
 
 A kind that begins with `kept_` lists restricted data: digest, reason's code and end.

@@ -1,9 +1,9 @@
 """Export a copy of a person's data for the person, as a ZIP.
 
-1 find    rows of the person's orders, and every row with the person's number or address
+1 find    the person's orders, and every row with the person's number or address
 2 mask    other people's and staff's data in these rows (`export_masking`)
 3 note    the copy and the identity check in the audit trail
-4 place   rows by table, with the table's meaning, source, retention period and legal ground
+4 place   rows by table, with meaning, source, retention period and legal ground
 5 pack    a file for each table, the attached files, `index.json` and `index.html`
 
 The copy includes data that an erasure has to keep.
@@ -54,8 +54,7 @@ NOT_ALONE: Final = "a copy of all data about a person needs two operators"
 class ExportRequest:
     """Request for a copy of the data of one person.
 
-    identity     method of the identity check
-    attachments  whether to include attached PDFs and pictures, which cannot be masked
+    Included PDFs and pictures cannot be masked.
     """
 
     phone: str | None = field(default=None, repr=False)
@@ -97,8 +96,7 @@ async def export(
 ) -> Exported:
     """Return a copy of a person's data, and write an audit entry.
 
-    `approved` is None for the machine's owner. Raise NotFoundError without data, and UsageError
-    without permission, or for bad arguments or too much data.
+    Raise NotFoundError without data, and UsageError for a refused request or too much data.
     """
     await must_have_read(context)  # the inbox may hold data of the person
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()

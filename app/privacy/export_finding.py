@@ -1,9 +1,9 @@
 """Find a person's data for the person's copy.
 
-1 asked    find rows that contain the number or address in any column
-2 orders   find the person's orders by numbers, addresses, order books and names
-3 stated   find other numbers and addresses of the customer in these orders' events
-4 own      find rows that name these orders, or their payments, deliveries, breaks or files
+1 asked    rows that contain the number or address
+2 orders   the person's orders by numbers, addresses, order books and names
+3 stated   the customer's other numbers and addresses in these orders' events
+4 own      rows that name these orders, or their payments, deliveries, breaks or files
 """
 
 from collections.abc import Callable
@@ -32,7 +32,6 @@ from reconcile.matching.books import match_key
 class Found:
     """Keys of the rows about a person.
 
-    named_by   numbers and addresses in the request
     own        rows about the person, by table
     named      other rows that name the person, by `table.column`
     of_others  deliveries about other people's payments for the person's orders

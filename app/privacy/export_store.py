@@ -67,12 +67,7 @@ async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, 
 async def values_in(
     connection: AsyncConnection, place: str, *, where: str, values: Collection[str]
 ) -> set[str]:
-    """Return the values of one column from selected rows.
-
-    place   the column to return, as `table.column`
-    where   the column by which rows are selected
-    values  the selecting column's values
-    """
+    """Return the values of the column `place` where the column `where` has `values`."""
     name, _, wanted = place.partition(".")
     sql = statement(_IN, wanted=wanted, table=name, column=where)
     rows = await select_in(connection, sql=sql, values=sorted(values))

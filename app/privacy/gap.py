@@ -1,4 +1,4 @@
-"""Let a person accept a gap, in which commits or acknowledged deliveries can be lost.
+"""Let a person accept a gap, in which commits or deliveries can be lost.
 
 1 check    the whole file, which can mix old and new pages
 2 store    the gap, with the person's reason and an audit entry

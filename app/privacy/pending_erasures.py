@@ -1,7 +1,7 @@
 """Carry out pending erasures: unfinished lines of the journal, and ended restrictions.
 
 1 look     for pending lines, and for restrictions to judge again
-2 replay   the lines; a waiting line is tried again after a minute (`replay_erasures`)
+2 replay   the lines; a waiting line is tried again (`replay_erasures`)
 3 judge    each restriction by the rules of an erasure (`erase_rules`)
 4 erase    data that need not stay, after a line in the journal
 5 note     the restriction's new end and reason, or its end

@@ -112,11 +112,7 @@ def columns() -> tuple[Place, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedPlace:
-    """Result of one erasure in one place.
-
-    went   number of erased rows
-    stays  number of rows that still contain the number, or belong to a kept order
-    """
+    """Result of one erasure in one place. `stays` counts rows of kept orders, too."""
 
     where: str
     went: int

@@ -47,12 +47,12 @@ from reconcile.ledger.ledger import Outcome
 class Retention:
     """Retention period of each class of stored deliveries; None for ever.
 
-    quiet        for bodies and headers, since the order's last evidence, or else the arrival
+    quiet        for bodies and headers, since the order's last evidence
     phones       for digests of phone numbers, counted like `quiet`
     rejections   for refused deliveries, since the arrival
     book_phones  for phone numbers in order books, since the import
     disputes     minimum for bodies and headers, since the order's last capture
-    sources      sources with a known redelivery time; other sources' deliveries are kept
+    sources      sources with a known redelivery time; other deliveries are kept
     """
 
     quiet: Duration | None
@@ -274,7 +274,6 @@ class Pruning:
     before     latest instant of an order's last evidence; None if all bodies are kept
     orders     number of settled orders; `settled` lists the first
     unrelated  number of deliveries to delete that concern no order
-    others     number of rows of each other class of data
     """
 
     before: Instant | None

@@ -1,7 +1,7 @@
 """Carry out the journal of erasures in a database.
 
-1 fit      check that the journal is current and belongs to this database (`fit_journal`)
-2 read     after a restore: unread deliveries of the backup, which a line can name
+1 fit      check that the journal belongs to this database (`fit_journal`)
+2 read     after a restore: the backup's unread deliveries
 3 note     the lines in the database, as pending
 4 empty    the rows that a line names, in one transaction for each line
 5 end      the line, or note the reason to wait
@@ -216,7 +216,6 @@ def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> lis
 class Replayed:
     """Result of carrying out lines of the journal.
 
-    counts   number of deleted things, as in `Erasure.counts`
     pending  number of waiting lines, by the code of the reason
     tidied   whether the erased data is gone from the database's log
     copied   whether the lines came from the backup's copy
@@ -514,7 +513,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
     """Carry out the whole journal in a restored database, before any use.
 
     `without` permits replacing an unusable journal. Raise ConfigurationError for an unusable
-    journal without permission, and UsageError for an invalid permission.
+    journal, and UsageError for an invalid permission.
     """
     context = again.context
     path = context.settings.erasure_journal_path

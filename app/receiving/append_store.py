@@ -56,7 +56,6 @@ class Arrival(NamedTuple):
     headers      headers without credentials, as lines `name: value` in Latin-1
     whole        the whole body, if `body` is one of several events
     asked_about  whether the provider is asked about an unconfirmed event
-    customer     keyed digests by which the event's customer is found
     values       values in an unreadable signed body that can name an order
     lane         number of the sender's network group, for fair turns in questions
     """

@@ -16,9 +16,8 @@ SWEEP_S: Final = 1.0
 class GateLimits:
     """Limits of connections.
 
-    receive_deadline_s  maximum seconds for a whole request
-    send_deadline_s     maximum seconds for the client to read waiting bytes
-    per_address         maximum number of open connections from one address without a proxy
+    send_deadline_s  maximum seconds for the client to read waiting bytes
+    per_address      maximum number of connections from one address without a proxy
     """
 
     receive_deadline_s: float

@@ -68,7 +68,6 @@ class LinkMemory:
 class Linking:
     """Links that one transaction found or created, and the affected events.
 
-    orders   orders of the new events, by the events' keys
     torn     source and id of each event whose bodies can belong to several orders
     loose    keys of unconfirmed events that name their order
     orphans  whether any stored event waits for its order

@@ -72,8 +72,7 @@ class RawDelivery:
 
     body   None if pruned; `kept` then has the event
     whole  the whole body of a request with several events
-    lone   whether only this event's bytes of the body are stored
-    kept   the event in its stored form, if nothing else shows the event
+    lone   whether only this event's bytes are stored
     """
 
     delivery_id: str

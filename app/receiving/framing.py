@@ -23,7 +23,6 @@ class Received(NamedTuple):
 
     headers  headers without credentials, as lines `name: value`
     url      path and query without secrets
-    peer     kind of the sender's address, such as `public`; can be empty
     lane     number of the sender's network group, for fair turns in questions
     """
 

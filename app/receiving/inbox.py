@@ -109,8 +109,7 @@ class Inbox(inbox_store.InboxRows):
     ) -> list[tuple[append_store.Arrival, append_store.StoredVerdict]]:
         """Store the content of inbox rows and delete these rows, in one transaction.
 
-        Return the newly stored deliveries. Raise StoreUnavailable for a temporary failure, and
-        StorePoisoned for a permanent failure.
+        Return the newly stored deliveries. Raise StoreUnavailable or StorePoisoned on failure.
         """
         try:
             if self.database.spread:
@@ -425,10 +424,9 @@ class _RolledBack(Exception):
 async def open_inbox(
     settings: Settings, *, purpose: Purpose = "serving", refuses_gap: bool = True
 ) -> AsyncIterator[Inbox]:
-    """Open a database with its inbox, and close both at the end of the block.
+    """Open a database with its inbox, and close both after the block.
 
-    With `refuses_gap`, lost commits are an error. Raise ConfigurationError or StoreUnavailable on
-    failure.
+    Raise ConfigurationError or StoreUnavailable on failure.
     """
     inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:

@@ -130,7 +130,7 @@ class InboxFile:
         return found
 
     async def open(self, environment: str, *, known: str | None) -> str:
-        """Create a missing file, or check that the file belongs to this database. Return its id.
+        """Create the file, or check that the file belongs to this database. Return its id.
 
         The caller must hold the serving lock. Raise ConfigurationError for another database's file.
         """

@@ -2,8 +2,8 @@
 
 1 notice  that the file is gone, damaged, replaced or truncated
 2 save    readable unread rows, in the database's inbox table
-3 report  how many deliveries can be lost, and when they arrived
-4 resume  at once without a loss, or else after a person has accepted the gap
+3 report  the number and arrivals of possibly lost deliveries
+4 resume  at once without a loss, or else after a person's acceptance
 """
 
 import json
@@ -108,7 +108,6 @@ class Left(NamedTuple):
     known     id of the file that the database has read from, if any
     position  number of the last row that the database has read
     closed    number of the last row at a proper close, or None
-    lost      recorded loss of the file, if any
     since     time up to which every delivery was read, if known
     """
 

@@ -42,12 +42,7 @@ class InboxQueue:
         batch_limit: int,
         on_commit: Callable[[int], None],
     ) -> None:
-        """Create an empty queue.
-
-        queue_limit  maximum number of waiting arrivals; further arrivals are refused
-        batch_limit  maximum number of arrivals in one transaction
-        on_commit    called after each commit with the number of arrivals
-        """
+        """Create an empty queue. Arrivals above `queue_limit` are refused."""
         self._inbox = inbox
         self._queue_limit = queue_limit
         self._batch_limit = batch_limit

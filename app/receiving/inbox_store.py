@@ -1,8 +1,6 @@
 """The inbox: accepted deliveries that are not read yet.
 
-    receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
-
-One transaction stores a row's content and deletes the row.
+receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
 """
 
 from collections.abc import Sequence
@@ -64,12 +62,7 @@ _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
 
 class Unread(NamedTuple):
-    """One unread row of the inbox.
-
-    items    content of the row; None if damaged
-    in_file  whether the row is in the inbox file and not in the table
-    tries    number of expired claims on the row
-    """
+    """One unread row of the inbox. The items of a damaged row are None."""
 
     seq: int
     holds: int
@@ -82,12 +75,7 @@ class Unread(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """Record of the inbox that is read alone after failures.
-
-    tries     number of failed readings
-    orders    known orders in the record; held while the record is set aside
-    taken_by  id of the reader's claim, if any
-    """
+    """Record of the inbox that is read alone after failures."""
 
     seq: int
     tries: int
@@ -110,10 +98,9 @@ def tidied(connection: PlainConnection) -> int:
 class Progress(NamedTuple):
     """Progress in reading the inbox file.
 
-    position     number of the last row that was read
-    tidy_up_to   number of the last row that an erasure wants deleted
-    covered      number of the last row that can be deleted
-    last_commit  time of the database's last commit
+    position    number of the last row that was read
+    tidy_up_to  number of the last row that an erasure wants deleted
+    covered     number of the last row that can be deleted
     """
 
     position: int

@@ -59,7 +59,6 @@ class InboxWriter:
     ) -> None:
         """Prepare a writer, before the stored rows are counted.
 
-        database   writer of the main database, whose files are checked like the inbox file
         shared     whether the database is PostgreSQL, where the reader deletes the rows
         max_bytes  limit on unread rows; beyond the limit, deliveries are refused
         """
@@ -111,8 +110,7 @@ class InboxWriter:
     async def keep(self, items: Sequence[Item]) -> None:
         """Write a row with these items, and return after a durable commit.
 
-        Raise StoreUnavailable for a temporary failure or a full inbox, and StorePoisoned for a
-        permanent failure.
+        Raise StoreUnavailable or StorePoisoned on failure.
         """
         if self.size > self._max_bytes:
             raise StoreUnavailable(

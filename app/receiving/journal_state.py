@@ -31,7 +31,6 @@ class JournalState:
     path        file of the journal; None without the setting
     problem     reason why the journal cannot be used, with the remedy, or None
     waits       reasons why pending lines wait, with the remedies
-    torn        whether the last line was cut short
     restricted  number of restricted items, which an erasure could not delete yet
     """
 

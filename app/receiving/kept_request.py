@@ -59,7 +59,7 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return a delivery's request for sending to the address `to`, with an audit entry.
+    """Return a delivery's request for sending elsewhere, with an audit entry.
 
     Raise NotFoundError for an unknown delivery, and UsageError for an unusable body, or without
     permission.

@@ -65,9 +65,8 @@ BEAT_S: Final = 5.0
 class Holding(NamedTuple):
     """Functions that hold and release the orders of an unreadable delivery.
 
-    orders_of     returns the orders that arrivals mention
     hold          sets the delivery aside and holds these orders
-    release       releases these orders after the reading, unless another delivery mentions them
+    release       releases these orders, unless another delivery mentions them
     release_left  releases orders that a dead reader left held
     """
 

@@ -48,8 +48,7 @@ class ReceiverAnswer(NamedTuple):
     """Answer to the sender of a delivery.
 
     verdict  None for a 503
-    reply    answer in the provider's own format; None for the usual answer
-    reason   reason for a 503
+    reply    None for the usual answer
     """
 
     status: int

@@ -16,7 +16,7 @@ from reconcile.instants import Instant, format_instant, format_known
 Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
 """Kinds of restricted data.
 
-order       an order by its reference, with all its data
+order       an order with all its data
 delivery    a delivery without an order, or a rejected delivery
 whole       the body of a request with several deliveries
 attachment  a file of another order that names the customer
@@ -67,11 +67,8 @@ class RestrictionDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """Restriction of an order, a delivery or a bank line.
-
-    until  end of the restriction; None if a daily check ends it
-    why    a key of REASONS
-    """
+    """Restriction of an order, a delivery or a bank line. A daily check ends restrictions without
+    `until`."""
 
     kind: Kind
     thing: str

@@ -34,9 +34,7 @@ FIRST_ACCEPTED: Final = 20
 class Reverified:
     """Result of verifying stored rejections again.
 
-    judged    number of verified rejections
     accepted  id and verdict of each rejection that became a delivery
-    refused   number of remaining rejections, by verdict
     cut       number of rejections of which too little was stored
     """
 
@@ -60,8 +58,7 @@ async def reverify(
 ) -> Reverified:
     """Verify all stored rejections, and store the genuine ones as deliveries.
 
-    Only the source `only` is verified, if given. Raise ConfigurationError for an unknown source,
-    and UsageError without permission.
+    Raise ConfigurationError for an unknown source, and UsageError without permission.
     """
     if only is not None and only not in context.sources:
         raise ConfigurationError(

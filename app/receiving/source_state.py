@@ -52,10 +52,9 @@ class SourceStateDocument(TypedDict):
 class SourceState:
     """State of one source.
 
-    since        beginning of the state, or last accepted delivery (`quiet`); None for the remaining
-                 states
-    do           instruction for people, if something must be done
-    explanation  result of the signature check, if made
+    since  beginning of the state, or last accepted delivery (`quiet`); None for the remaining
+           states
+    do     instruction for people, if something must be done
     """
 
     source: str
@@ -122,7 +121,6 @@ def judged(
 ) -> SourceState:
     """Return the state of one source.
 
-    came      counts of the source's deliveries and rejections
     latest    latest deliveries of the source, newest first
     behind    age in seconds of the oldest unread delivery of any source; 0 without one
     not_kept  number of the last day's requests above the limit of an unsigned source

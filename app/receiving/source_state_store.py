@@ -32,8 +32,6 @@ class Accepted(NamedTuple):
 class SourceArrivals:
     """Deliveries and rejections of one source, summed up.
 
-    last_accepted_at    arrival of the last accepted delivery, if any
-    last_read_at        arrival of the last readable delivery, if any
     refusing_since      first rejection after the last accepted delivery, if any
     refused_since_then  number of rejections after the last accepted delivery
     refused_by_verdict  number of these rejections, by verdict
@@ -201,7 +199,6 @@ class LastEvent(NamedTuple):
     """One of a source's latest deliveries.
 
     of_payment  whether the event is about a payment and needs no confirmation
-    placed      whether the event is in an order's ledger
     others      whether the event belongs to another shop, or lacks a required account
     """
 

@@ -128,11 +128,7 @@ _PASSING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Receiver to which a script is played.
-
-    speed  number by which time spans are divided
-    token  token of the receiver's API; None to leave out the shop's records
-    """
+    """Receiver to which a script is played. Without a token, the shop's records are left out."""
 
     client: httpx2.AsyncClient
     webhook_url: str
@@ -156,8 +152,7 @@ class Stage:
 async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
     """Play a script to its end. Return the differences from the expected ledgers.
 
-    `say` gets a sentence about each step. Raise UnreachableError without a receiver, and UsageError
-    for a wrong token.
+    Raise UnreachableError without a receiver, and UsageError for a wrong token.
     """
     begin, first = stage.clock.now(), script.steps[0].at
 

@@ -38,11 +38,7 @@ _CLOSES: Final = frozenset({"payment.dispute_won", "payment.dispute_lost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """Event that really happened to a payment at the simulated provider.
-
-    movement      reference of a refund or dispute; None for payments
-    contradicted  whether the provider states two contradictory versions
-    """
+    """Event that really happened to a payment at the simulated provider."""
 
     at: Instant
     kind: str

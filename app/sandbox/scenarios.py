@@ -30,9 +30,7 @@ class ScenarioStep:
     sent        time of the first delivery, in units after `sent_after`; None for `at`
     sent_after  `opening` or `expiry` of the session
     attempt     number of the customer's attempt to pay, from 1
-    amount      rule for the amount
     movement    shared name of one refund's or dispute's steps; None for payments
-    reason      code of a decline
     copies      deliveries in order, each repeated until acknowledged
     """
 
@@ -51,9 +49,8 @@ class ScenarioStep:
 class Scenario:
     """Scenario that the simulated provider can play.
 
-    ending        last two digits of the phone numbers that select the scenario
-    refusals      number of 503 answers before a session request is accepted
-    drops_answer  whether the first request's connection closes without an answer
+    ending    last two digits of the phone numbers that select the scenario
+    refusals  number of 503 answers before a session request is accepted
     """
 
     ending: str

@@ -283,7 +283,6 @@ class CheckoutSession:
     unit       length of a scenario unit, in microseconds
     payments   payment references, by number of the attempt
     movements  references of refunds and disputes, by name in the scenario
-    events     an event id for each step of the scenario
     """
 
     reference: str

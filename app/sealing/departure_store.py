@@ -19,7 +19,6 @@ class Departure:
     """Publication of one checkpoint.
 
     way   a DepartureWay, or the verifier key of the witness that cosigned
-    at    time of publication or cosignature
     line  the witness's signature line; None for a DepartureWay
     """
 
@@ -138,10 +137,9 @@ async def last_cosigned(
 class WitnessState:
     """Known state of one witness.
 
-    size         size of the largest cosigned checkpoint; 0 without one
-    cosigned_at  time of the cosignature, by the witness's clock
-    failures     number of failed requests since the last cosignature
-    since        time of the first of these failed requests
+    size      size of the largest cosigned checkpoint; 0 without one
+    failures  number of failed requests since the last cosignature
+    since     time of the first of these failed requests
     """
 
     witness: str

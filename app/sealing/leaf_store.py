@@ -1,5 +1,4 @@
-"""Build the document of a log leaf, which seals one row. The document has salted commitments
-instead of readable text.
+"""Build the document of a log leaf, which seals one row.
 
 A document is sealed forever: once 0.1.0 is tagged, no member may be added to the documents of
 existing rows.
@@ -35,7 +34,6 @@ class Sealable(NamedTuple):
 
     subject  identifier, unique among the rows of all kinds
     members  values that the leaf shows openly
-    order    reference of the order that the leaf names, if any
     said     parts of the row's content; for a delivery, the event as a row of EVENT_COLUMNS, or
              None
     """
@@ -58,7 +56,7 @@ class Sealable(NamedTuple):
 
 
 class LeafPlace(NamedTuple):
-    """Position of a leaf among the leaves of its order.
+    """Position of a leaf among its order's leaves.
 
     of     the order's commitment in hex
     nth    the position counted from 1
@@ -103,9 +101,8 @@ class Kind:
     columns   columns of `table`; the first is the key
     numbered  whether keys are 1, 2, 3 … in the order of commits; otherwise writers must mark new
               rows
-    sealable  builds the sealed content from the values of `columns` and `beside`
-    beside    further columns, from another table
-    joined    SQL that joins this other table
+    sealable  builds the sealed content from `columns` and `beside`
+    beside    columns of another table, which `joined` adds
     """
 
     name: str
@@ -152,11 +149,8 @@ def leaf_of(
     place: LeafPlace | None = None,
     secret: bytes | None = None,
 ) -> Leaf:
-    """Return the leaf that seals a row's present content.
-
-    place   position among the order's leaves; None without an order
-    secret  secret from which the parts' salts are derived; None to seal no parts
-    """
+    """Return the leaf that seals a row's present content. Without a secret, parts are not
+    sealed."""
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
         members["of"], members["nth"], members["after"] = place

@@ -48,9 +48,7 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 class Unsealed:
     """Rows without a leaf, and the changes to store with their new leaves.
 
-    size      number of leaves in the log before this round
     read      existing leaves of each delivery with a possibly new event
-    marks     numbers of the marks to delete
     counters  number of the last sealed row of each numbered kind, by name
     swept     last id in the sweep of each kind, by name
     full      whether more rows can be waiting
