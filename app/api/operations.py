@@ -100,12 +100,9 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 class Operation:
     """One HTTP method of one path.
 
-    tag      tag in the API's description; by default the first word of the path
     unknown  code and sentence of the problem 404; empty for the error's own sentence
     refused  status and code of the problem for UsageError
     body     type of the request body, if the endpoint reads the body itself
-    waits    whether the endpoint itself waits for unread deliveries
-    alone    whether only one such request is answered at a time
     """
 
     method: Literal["GET", "PUT", "POST"]

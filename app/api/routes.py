@@ -108,8 +108,8 @@ class Api:
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the calling program's name; for the scope `operator`, the calling person. Raise
-        ApiProblem 401 for an invalid token, and 403 for a missing scope."""
+        """Return the calling program's name, or the calling person for `operator`. Raise ApiProblem
+        401 or 403."""
         token = request_body.bearer_token(request)
         with _refusing(scope):
             if scope == "operator":

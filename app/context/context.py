@@ -82,9 +82,8 @@ class Work(Protocol):
         *args: Words.args,
         **words: Words.kwargs,
     ) -> Result:
-        """Call a function, perhaps in another process, and return its result. Arguments and result
-        must be picklable. Raises the function's errors, and UnreachableError after a crash or
-        timeout."""
+        """Call a function, perhaps in another process. Arguments and result must be picklable.
+        Raises UnreachableError after a crash or timeout."""
         ...
 
 

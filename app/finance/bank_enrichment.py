@@ -25,9 +25,8 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts whose existing lines this file only adds texts to. Each value is the
-    error message if no entry fits. Raise UsageError if a booking would count twice or be left
-    out."""
+    """Return the accounts to which this file only adds texts. Raise UsageError if a booking would
+    count twice."""
     found = dict[str, str]()
     for line in lines:
         if line.format is None or line.first_day is None or line.last_day is None:

@@ -102,8 +102,8 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return the bank lines whose texts contain these words, newest first. The second result is
-    None after a complete search; otherwise, lines booked before this instant were not searched."""
+    """Return the bank lines with these words, newest first. The second result is the instant before
+    which nothing was searched, or None."""
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
     found, until = list[BankLine](), LATEST if before is None else before

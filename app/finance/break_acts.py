@@ -349,8 +349,8 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Return the breaks with these ids, by currency and then descending amount. Raise UsageError
-    for no id or too many, and NotFoundError for an unknown break."""
+    """Return the breaks, by currency and descending amount. Raise UsageError for no id or too
+    many."""
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
         raise UsageError(f"choose 1 to {MOST_AT_ONCE} breaks")
@@ -367,8 +367,8 @@ async def act_on_breaks(
     seen: str | None = None,
     propose: bool = True,
 ) -> Proposal | None:
-    """Assign, comment on, accept or settle breaks: all of them or none. Return a proposal if a
-    single break needs a second person. Raise UsageError for a closed or changed break."""
+    """Assign, comment on, accept or settle breaks: all or none. Return a proposal if a second
+    person is needed."""
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
         raise UsageError("--to takes a name of at most 80 printable characters")

@@ -195,12 +195,7 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
 
 @dataclass(slots=True, kw_only=True)
 class ChosenBreaks:
-    """Breaks to act on.
-
-    apart    number of breaks left out, by reason
-    lines    the line to match with each break, by the break's id
-    against  reason against deciding about the breaks together, or None
-    """
+    """Breaks to act on. `apart` counts the breaks left out, by reason."""
 
     of: list[break_acts.SeenBreak]
     apart: Counter[str] = field(default_factory=Counter)
@@ -308,8 +303,7 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 
 
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
-    """Act on the chosen breaks in batches, each in its own transaction. Raise UsageError with the
-    number of finished breaks if a batch is refused."""
+    """Act on the chosen breaks in batches. After an error, earlier batches stay done."""
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):
         part = chosen.of[done : done + at_once]

@@ -1,9 +1,5 @@
-"""Store breaks, the reconciliation runs that found them, and the steps of runs and people.
-
-1 number  take the run's number; a killed run stays invisible
-2 saw     write breaks in small transactions, so that other writers wait only briefly
-3 finish  write the run's row, which publishes the whole run
-"""
+"""Store breaks, the reconciliation runs that found them, and later steps. The last write of a run
+publishes the whole run."""
 
 import hashlib
 import json

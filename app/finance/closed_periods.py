@@ -77,8 +77,8 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the closed months before the scope, with their figures and reported adjustments. The
-    result is empty unless the scope begins where the last closed month ends."""
+    """Return the earlier closed months with their reported adjustments. The result is empty after a
+    gap."""
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
         return []

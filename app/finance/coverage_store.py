@@ -19,10 +19,9 @@ BY_FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageLine:
-    """Span of time that files of one source, bank account or order book cover.
+    """Span of time that files cover.
 
     number     from 1; 0 for a line that is not stored yet
-    of_import  None for a declared line
     wallet     None for the whole source
     who        BY_FILE, or the person who declared the line
     withdraws  number of the declared line that this line withdraws

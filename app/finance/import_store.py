@@ -1,9 +1,5 @@
-"""Store imports: numbered, one at a time, and invisible until published.
-
-1 begin    undo a killed import, and give the new one the next number
-2 write    lines in small transactions, so that other writers wait only briefly
-3 publish  one row, which makes the whole import visible
-"""
+"""Store imports: numbered, one at a time, and invisible until published. A new import first undoes
+a killed import."""
 
 from __future__ import annotations
 

@@ -54,12 +54,7 @@ _WHOLE_OF_ORDERS: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLine:
-    """Newly computed ledger line.
-
-    generation  number of the order's evidence version
-    until       instant after which the line is stale; None for never
-    taking      the line; None without evidence
-    """
+    """Newly computed ledger line. `until` is the instant when the line becomes stale, or None."""
 
     order: str
     generation: int

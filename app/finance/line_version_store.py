@@ -38,11 +38,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """Kind of line, with its tables and its rule for which lines are equal.
+    """Kind of line.
 
     group     columns that identify a line or a group of lines
-    numbered  whether a group can have several lines, which differ by `ordinal`
-    content   columns of a version, except key, imports and line id
+    numbered  whether lines of a group differ by `ordinal`
     texts     number of texts, at the end of `content`, that an erasure can rewrite
     """
 

@@ -205,7 +205,7 @@ async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
     """Save new rules, or propose the rules if one person's limits are set. Raise ConfigurationError
-    for mistakes, and UsageError for a missing permission or unchanged rules."""
+    for mistakes."""
     read_rules(text)
     check_reason(reason, needed=False, countries=context.countries)
     async with context.database.writing() as connection:

@@ -55,13 +55,8 @@ ACTIONS: Final[Mapping[ActKind, Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placing:
-    """Request to assign a payment, withdraw its assignment, or dismiss the payment.
-
-    payment   the payment's id or provider reference
-    dismiss   why the payment belongs to no order
-    to        the account for a dismissed payment's money
-    replaces  last record on the payment that the person saw; needed if one exists
-    """
+    """Request to assign a payment, withdraw its assignment, or dismiss the payment. `replaces` is
+    the last record that the person saw."""
 
     kind: ActKind
     payment: str
@@ -166,8 +161,8 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Act on a payment, or return a proposal for the act. Raise NotFoundError for an unknown
-    payment or order, and UsageError for an impossible or forbidden act."""
+    """Act on a payment, or return a proposal. Raise UsageError for an impossible or forbidden
+    act."""
     check_reason(asked.reason, of="a payment", countries=context.countries)
     asked = replace(asked, order=composed(asked.order))
     async with context.database.writing() as connection:

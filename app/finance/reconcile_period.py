@@ -40,14 +40,8 @@ from reconcile.money import MAX_MINOR, Money, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """Request for a reconciliation run.
-
-    until  end of the period, exclusive; None for an open end
-    as_of  instant after which evidence is ignored; None for now
-    rules  the text of a file of rules; None for the saved rules
-
-    An order has the date that the book states, or else the date of its first money.
-    """
+    """Request for a reconciliation run. The period ends before `until`; None means no limit, now,
+    or the saved rules."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -80,9 +74,7 @@ async def reconcile_period(
     progress: Callable[[int], None] = silent,
     jobs: int = 1,
 ) -> Ran:
-    """Match the rows of the request, and store the run. Raise ConfigurationError for wrong rules,
-    UsageError for an invalid period, NotAllRead for unread deliveries, and UnreachableError if a
-    process died."""
+    """Match the rows of the request, and store the run. Raise NotAllRead for unread deliveries."""
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--from must be before --to")

@@ -285,7 +285,7 @@ async def report_journal(
     progress: Progress = silent,
 ) -> JournalTotals:
     """Write every transaction of a period's journal. Closed months stay as closed, and adjustments
-    follow in the first open month. Raise the errors of `report_period`."""
+    follow in the first open month."""
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
     totals = JournalTotals()

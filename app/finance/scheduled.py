@@ -1,10 +1,10 @@
 """Decide which worker does scheduled work, and store the results.
 
 1 due      find entries with undone work
-2 claim    a row with a lease, so that one of several workers gets the work
-3 do       reconcile, or report as of the claim's instant
-4 deliver  by each channel, with an audit entry for each delivery
-5 end      as done, as failed with the next try's time, or as waiting for unread deliveries
+2 claim    a row with a lease, so that only one worker gets the work
+3 do       reconcile or report
+4 deliver  by each channel, with an audit entry
+5 end      as done, failed or waiting
 """
 
 from collections.abc import Sequence

@@ -40,12 +40,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """Run of a schedule's entry at one due time.
-
-    asked   whether a person requested the run
-    as_of   instant of the report, equal at every try
-    until   end of a running run's lease, or time of the next try
-    """
+    """Run of a schedule's entry at one due time. `until` is the lease's end or the next try."""
 
     name: str
     due_at: Instant

@@ -1,5 +1,5 @@
-"""Do the work of a scheduled entry: reconcile, report, deliver, and send checkpoints. A delivery
-can be repeated without harm, because file names and message ids stay equal."""
+"""Do the work of a scheduled entry. A delivery can be repeated without harm, because file names and
+message ids stay equal."""
 
 import asyncio
 import base64

@@ -108,14 +108,11 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 class ImportRequest(presets.ReadingRequest):
     """A person's request to import a file.
 
-    accept_difference  the bank statement's difference to accept, or empty
-    accepted           ids of the proposals that accepted differences, by `Balances.name`
-    book               the name of the order book; empty for the preset's name
-    days               the first and last covered day, if the file states none
-    rejects            the path for rejected rows; None for a file beside the imported one
-    changes            the path of a CSV file for all changed rows, or None
-    sha256             the digest that the file must have, or empty
-    actor              the service, if no person asks
+    accepted  ids of the proposals that accepted differences, by `Balances.name`
+    book      the name of the order book; empty for the preset's name
+    days      the first and last covered day, if the file states none
+    rejects   the path for rejected rows; None for a file beside the imported one
+    actor     the service, if no person asks
     """
 
     account: str = ""
@@ -137,16 +134,11 @@ class ImportRequest(presets.ReadingRequest):
 class Imported(line_version_store.WrittenVersions):
     """Result of an import. Problems beyond MAX_PROBLEMS are only counted.
 
-    refused      whether the file could not be read to its end; then nothing is imported
-    number       the number of the import; None if nothing was imported
-    rows         the first rows as parsed; only in a dry run
-    sums         rows and minor units by currency; only in a dry run
-    passed_over  headings of unread columns
-    words        number of problems for each unknown word, by column and word
-    totals       numbers of the first rows with totals, which are not imported
-    ignored      number of rows that the mapping leaves out, by column and word
-    joined       number of rows that were joined with another row of their order
-    differs      the statement for which the bank's file was refused, or None
+    refused  whether the file could not be read to its end; then nothing is imported
+    number   the number of the import; None if nothing was imported
+    rows     the first rows as parsed; only in a dry run
+    sums     rows and minor units by currency; only in a dry run
+    words    number of problems for each unknown word, by column and word
     """
 
     file: str

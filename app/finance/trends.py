@@ -1,9 +1,4 @@
-"""Compute trends of twelve months: captures that are settled or open, and fees of payments.
-
-settled      a statement line names the payment
-open         statements cover the payment, but no line names the payment
-not covered  no statement covers the payment
-"""
+"""Compute trends of twelve months: settled or open captures, and fees."""
 
 from collections import defaultdict
 from dataclasses import dataclass

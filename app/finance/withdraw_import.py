@@ -1,12 +1,5 @@
-"""Withdraw an import, so that its lines count as if never imported.
-
-1 look     find the import's current lines, their money, and the lines in closed months
-2 refuse   an import of another kind, or a withdrawn import
-3 propose  the withdrawal if the money is more than one person may accept alone
-4 write    an import that ends these lines and restores the earlier lines
-
-Nothing is deleted: results as of an earlier instant still contain the lines.
-"""
+"""Withdraw an import, so that its lines count as if never imported. Results as of an earlier
+instant keep the lines."""
 
 import json
 from collections.abc import Mapping
@@ -43,13 +36,8 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """Expected effect of withdrawing an import.
-
-    seen       the import's current lines; `before` counts those in closed months
-    unchanged  later imports that perhaps repeat these lines
-    named      number of orders with links to payments; the links stay
-    because    why one person may not withdraw the import alone, or None
-    """
+    """Expected effect of withdrawing an import. `named` counts orders whose links to payments
+    stay."""
 
     withdrawn: import_store.Import
     seen: line_version_store.StandingLines
@@ -134,8 +122,8 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import, or propose this above one person's limit. Raise UsageError without
-    permission, for a withdrawn import, for another mark, or while an import runs."""
+    """Withdraw an import, or propose this above one person's limit. Raise UsageError for a
+    withdrawn import or changed lines."""
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:
         await import_store.importing_alone(connection)

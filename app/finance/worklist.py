@@ -52,13 +52,7 @@ class WorklistRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worklist:
-    """Worklist of breaks.
-
-    run     the newest run that changed breaks, or None
-    totals  number and money of all breaks that match the filters, by currency
-    causes  number of breaks by cause, without the filter by cause
-    states  number of breaks by state, without the filter by state
-    """
+    """Worklist of breaks. `causes` and `states` ignore the filter of their own name."""
 
     run: Run | None
     totals: tuple[tuple[int, Money], ...] = ()

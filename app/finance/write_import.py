@@ -1,10 +1,4 @@
-"""Write an import: staged rows in many transactions, which become visible all at once.
-
-1 wait     for another import, until it ends or stops writing
-2 begin    undo the rows of a killed import
-3 write    rows in short transactions, so that other writers hardly wait
-4 publish  with the digest, the coverage and the audit entry, in one transaction
-"""
+"""Write an import: staged rows in many transactions, which become visible all at once."""
 
 from __future__ import annotations
 

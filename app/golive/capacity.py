@@ -62,13 +62,12 @@ CROWDED: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Facts from which the capacity is judged. Times are seconds.
+    """Facts from which the capacity is judged.
 
     stored  number and bytes of deliveries; None on a cluster
     free    bytes until deliveries are refused; None on a database server
-    memory  bytes of each running process, by process id; None if unreadable
-    sync_s  median time of a write with a sync, if measured
-    work_s  processor time to verify, read and fold a delivery
+    sync_s  median seconds of a write with a sync
+    work_s  processor seconds to verify, read and fold a delivery
     """
 
     rates: monitoring_store.ArrivalRates

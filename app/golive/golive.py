@@ -471,7 +471,7 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
     """State that two operators are two different people. Only the machine's owner may do this,
-    during setup. Raises UsageError after the first complete checklist or closed month."""
+    during setup."""
     from app.finance.closed_periods import list_closed  # a receiver starts without it
 
     check_reason(reason, of="two founders", countries=context.countries)

@@ -191,7 +191,6 @@ class Adjusted:
 class Closing:
     """Closing of one month, with figures and evidence.
 
-    version      one more than the closing that was reopened
     known_after  instant after which the evidence became known; 0 for the first closing
     before       digest of the previous record; None for the first
     proposed_at  None if one person closed the month

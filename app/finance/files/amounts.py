@@ -30,12 +30,7 @@ Parts = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Marks in a file's amounts.
-
-    declared  whether a mapping declares the marks; otherwise 1.000 can mean a thousand
-    brackets  whether (1.00) is -1.00
-    suffixes  plus or minus for each word after an amount, such as dr in 12.50 DR
-    """
+    """Marks in a file's amounts. Without `declared`, 1.000 can mean a thousand."""
 
     decimal: str = "."
     thousands: str = ""

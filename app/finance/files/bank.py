@@ -205,8 +205,8 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest that identifies each bank line. The digest covers only the last digits of
-    phone numbers, so that erased numbers cannot be guessed."""
+    """Return a digest of each bank line. The digest covers few digits of phone numbers, which stay
+    secret after erasure."""
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
         names = [f"={entry}"] if entry else words

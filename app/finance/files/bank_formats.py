@@ -1,5 +1,4 @@
-"""Open bank files in the formats BAI2, CAMT, MT940, MT942 and OFX. A file is refused if its entries
-do not add up to its balances."""
+"""Open bank files in five formats. A file is refused if entries and balances disagree."""
 
 import re
 from pathlib import Path

@@ -229,8 +229,7 @@ REFUND_ALONE: Final = (
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order into one row; None if the rows do not fit together. The
-    refunds must add up to at most the paid amount."""
+    """Join the staged rows of one order; None for contradictory rows."""
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]
     if len(paid) != 1 or not back or len(back) + 1 != len(rows):

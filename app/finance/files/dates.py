@@ -169,11 +169,7 @@ class Dates:
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None
     ) -> None:
-        """Set up the parser.
-
-        zone   zone of dates that name none; if None, such times are unclear, and days are in UTC
-        words  zone or offset of each zone name in the file, in small letters
-        """
+        """Set up the parser. `zone` is for dates without a zone; None makes such times unclear."""
         self._form, self._zone = form, zone
         self._zones = {name: zone_of(ABBREVIATIONS[name]) for name in ABBREVIATIONS}
         self._zones |= {name: zone_of(meant) for name, meant in (words or {}).items()}

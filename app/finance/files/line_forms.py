@@ -58,11 +58,8 @@ class LineForm(Protocol):
 
 @dataclass(slots=True)
 class Understood:
-    """Parsed rows of a batch, each beginning with its number, and the batch's problems.
-
-    unclear  rows with None for each unclear value
-    totals   numbers of the rows that state totals
-    """
+    """Parsed rows of a batch, each beginning with its number. `unclear` rows have None for unclear
+    values."""
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     unclear: list[tuple[Any, ...]] = field(default_factory=list)

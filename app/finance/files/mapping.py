@@ -22,8 +22,7 @@ MAX_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """Columns of a kind of file, by the kind of their cells. Two objects are equal only if
-    identical, so that results can be cached."""
+    """Columns of a kind of file, by the kind of their cells."""
 
     names: Sequence[str]
     words: Mapping[str, Sequence[str]]
@@ -86,13 +85,8 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowRules:
-    """Rules that say which rows of a file are data.
-
-    heading_row  None to find the heading; 0 for columns named by position
-    empty        words, in small letters, that stand for an empty cell
-    keep         words by column; only rows with one of these words are kept
-    ignore       words by column; rows with one of these words are left out
-    """
+    """Rules that say which rows of a file are data. `heading_row` is None to find the heading, and
+    0 without one."""
 
     heading_row: int | None = None
     skip_first: int = 0

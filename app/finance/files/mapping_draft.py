@@ -91,12 +91,7 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingDraft:
-    """A person's choices about the columns of a file.
-
-    less   the column to subtract, for each field of money that needs one
-    words  meaning of each word in a field's column, or IGNORED
-    keys   other keys of a mapping, such as `dates`
-    """
+    """A person's choices about the columns of a file."""
 
     kind: str
     columns: Mapping[str, str]

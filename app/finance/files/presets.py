@@ -438,12 +438,8 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """File to read, with declarations that replace keys of a mapping.
-
-    inside   path of the unpacked table in a container, or None
-    content  the mapping's text, instead of the file `mapping`
-    preset   a preset's name or path, or NO_PRESET; None for the one that fits
-    """
+    """File to read, with declarations that replace keys of a mapping. `preset` is None for the
+    fitting preset."""
 
     path: Path
     inside: Path | None = None

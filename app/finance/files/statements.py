@@ -1,5 +1,4 @@
-"""Read a provider's statements, one movement in each row. Outgoing money is negative, a cost is a
-positive fee, and gross - fee = net."""
+"""Read a provider's statements. Outgoing money is negative, and gross - fee = net."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -431,13 +431,8 @@ class XlsxTable:
         names: Sequence[str] = (),
         most: int = 0,
     ) -> None:
-        """Open the sheet and find its heading.
-
-        sheet        name of the sheet; None for the first visible sheet
-        heading_row  None to find the heading; 0 for columns that are named by position
-        names        columns to read; an error cell in one of them is a problem
-        most         maximum number of rows with content; 0 for no limit
-        """
+        """Open the sheet and find its heading. `heading_row` is None to find the heading, and 0
+        without one."""
         self._sheet = _WrittenSheet(path, sheet, noted=bool(names), most=most)
         others, hidden = self._sheet.others, self._sheet.hidden
         self.notes = [*others, *hidden]

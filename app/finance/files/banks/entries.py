@@ -38,9 +38,7 @@ Row = tuple[int, Sequence[str]]
 class BankTable(ABC):
     """Base class of the tables of all bank formats.
 
-    compared  number of statements whose balances agree or were accepted by two people
-    balances  both balances, with their days, of each statement
-    accepted  ids of proposals that accept a difference of balances, by `Balances.name`
+    accepted  ids of proposals that accept a difference, by `Balances.name`
     differs   the statement for which the file was refused, or None
     broken    problems of entries that are not yielded yet, by row number
     """
