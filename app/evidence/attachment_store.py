@@ -138,7 +138,7 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Delete these attachments' personal data and unshared files."""
+    """Delete these attachments' personal data and files. Shared files stay."""
     await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
         await connection.execute(

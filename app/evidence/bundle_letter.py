@@ -384,7 +384,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return table rows for the order's price and its parts."""
+    """Return table rows for the order's price, tenders and discount."""
     placed, expected = ledger.case.filed.placed, ledger.expected
     tenders = () if placed is None else placed.tenders
     less = [(f"Paid by {each.kind.replace('_', ' ')}", str(each.money)) for each in tenders]

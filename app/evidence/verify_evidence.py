@@ -447,7 +447,7 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Render the bundle's files for people again.
+    """Render again the bundle's files that repeat other files.
 
     Raise Wrong or ValueError for a malformed bundle.
     """

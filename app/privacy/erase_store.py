@@ -201,7 +201,7 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
-    """Return delivery, event row and reason of each stated reason."""
+    """Return the delivery, event row and reason of each event."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 

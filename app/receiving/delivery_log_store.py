@@ -228,7 +228,7 @@ async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, t
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return a source's last accepted and rejected minutes since 1970."""
+    """Return a source's last accepted and rejected arrivals, in minutes since 1970."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 

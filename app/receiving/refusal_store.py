@@ -139,7 +139,7 @@ async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejec
 
 
 async def newest_rejections(connection: AsyncConnection, source: str, *, limit: int) -> list[str]:
-    """Return a source's latest rejections' ids, newest first."""
+    """Return the ids of a source's latest rejections."""
     rows = await connection.scalars(
         select(_REJECTIONS.c.id)
         .where(_REJECTIONS.c.source == source)
