@@ -187,7 +187,8 @@ class ReportRoutes:
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_FORMS[form].media)
 
     async def verify_periods(self, who: str) -> VerificationDocument | UnderWay:
-        """Verify that every closed month still follows from its evidence, earliest month first."""
+        """Verify that every closed month still follows from its evidence. The earliest month comes
+        first."""
         return await self._verified(None, by=who)
 
     async def verify_period(self, who: str, period: str) -> VerificationDocument | UnderWay:

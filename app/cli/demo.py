@@ -141,8 +141,8 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Send a request, and repeat after failed connections and statuses in `again`. Raise
-    UnreachableError after PATIENCE_S seconds, or at once for other errors."""
+    """Send a request, and repeat it after temporary errors. Raise UnreachableError after PATIENCE_S
+    seconds."""
     ends = monotonic() + PATIENCE_S
     while True:
         try:
@@ -162,7 +162,7 @@ async def call(
 
 
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
-    """Register all orders and open all sessions."""
+    """Open a session for every order. Return the last expiry time."""
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
 

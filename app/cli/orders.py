@@ -351,7 +351,7 @@ def accept_finding(
 ) -> None:
     """Accept a finding of an order.
 
-    The finding stays in the ledger. New evidence about it makes it need a person again.
+    The finding stays in the ledger. After new evidence, it needs a person again.
     """
     from app.orders import accept_findings
 

@@ -77,8 +77,8 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the earlier closed months with their reported adjustments. The result is empty after a
-    gap."""
+    """Return the earlier closed months with their reported adjustments. The result is empty unless
+    the last closed month ends at the start of the scope."""
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
         return []

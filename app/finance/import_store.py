@@ -227,7 +227,7 @@ def summed(expression: str) -> str:
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """Return the whole sum from the two columns."""
+    """Return the sum from the two columns that `summed` makes."""
     return int(high) * HALF + int(low)
 
 
@@ -310,7 +310,7 @@ class ImportTaskDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """File that was not imported, so that a person must look."""
+    """File that was not imported and needs a person."""
 
     folder: str
     file: str

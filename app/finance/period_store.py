@@ -95,7 +95,7 @@ async def add_closing(
 
 
 async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> None:
-    """Store a closing's only reopening."""
+    """Store the reopening of a closing. A second reopening fails."""
     await connection.execute(
         text(
             "INSERT INTO reopenings (period, version, at, who, digest, document) "

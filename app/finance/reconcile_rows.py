@@ -66,7 +66,7 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether newer evidence exists than an order's ledger line."""
+    """Check if an order has newer evidence than its ledger line."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]

@@ -79,7 +79,7 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return each entry's newest scheduled run by an instant."""
+    """Return each entry's newest scheduled run as of an instant."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)

@@ -57,7 +57,7 @@ PLANNED: Final = 0.5
 """Share of the processor time that is planned for deliveries."""
 
 CROWDED: Final = 0.5
-"""Share of the planned capacity that calls for more."""
+"""Share of the planned capacity above which a larger machine is advised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -505,7 +505,7 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
 
 
 async def unfinished(context: AppContext) -> str | None:
-    """Return why a live instance must not take money, or None."""
+    """Return why a live instance should not take money, or None."""
     if context.database.environment != "live":
         return None
     async with context.database.reading() as connection:

@@ -296,7 +296,7 @@ class _Stage:
 
 
 def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
-    """Check if the rehearsal has passed, and return a sentence."""
+    """Return (passed, sentence) for a rehearsal."""
     scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
     count = counted(len(scenarios), "scenario")
     sentence = f"{sum(scenarios.values())} of {count} ended as expected"

@@ -464,7 +464,7 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a blocker within `margin_days` after the month's end."""
+    """Yield a blocker during the first `margin_days` days after the month."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(

@@ -280,5 +280,5 @@ class BankView:
 
 
 def dated(link: Link) -> Instant:
-    """Return the bank's booking date of the last line."""
+    """Return the booking date of the transfer's last bank line."""
     return max([each.booked_at for each in link.lines])

@@ -180,7 +180,7 @@ class MoneySums:
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
     def rows(self, *, bank: bool) -> tuple[r.MoneyRow, ...]:
-        """Return every flow of every currency, with `bank` all flows."""
+        """Return a row for every flow of every currency."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in r.FLOWS if bank or flow not in r.BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]

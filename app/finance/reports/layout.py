@@ -214,7 +214,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence on the equations that do not hold."""
+    """Return a sentence on the equations between totals."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
