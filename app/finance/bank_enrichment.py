@@ -25,8 +25,15 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts to which this file only adds texts. Raise UsageError if a booking would
-    count twice."""
+    """Return the accounts to which this file only adds texts.
+
+    - A notification (CAMT.054) never adds lines.
+    - A report within the day adds lines if no other format has lines of the account.
+    - Any other file adds lines if no other format has lines of its days.
+
+    Each value is the error message for a file that fits no existing line. Raise UsageError if a
+    booking would count twice or be left out.
+    """
     found = dict[str, str]()
     for line in lines:
         if line.format is None or line.first_day is None or line.last_day is None:

@@ -1,4 +1,13 @@
-"""Identify a file by its content: the kind, the export format, and a statement's source."""
+"""Identify a file by its content: the kind, the export format, and a statement's source.
+
+1 format   BAI2, CAMT, MT940, MT942 and OFX come from banks
+2 mapping  a saved mapping fits if the file has all its columns
+3 preset   if no mapping fits, a preset that fits the heading
+4 columns  if no preset fits, kinds whose required columns are in the heading
+5 source   the provider's source; if there are several, the one whose account the file names
+
+Nothing is guessed: if several kinds or sources remain, a person must choose.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """The inbox: accepted deliveries that are not read yet.
 
-receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
+    receiver ──keep──▶ one row for each commit ──next rows──▶ reader ──take out, append──▶ order
+
+The transaction that stores a row's content also deletes the row, so nothing is lost or stored
+twice. After three failures, a record is set aside.
 """
 
 from collections.abc import Sequence

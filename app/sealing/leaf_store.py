@@ -1,7 +1,8 @@
 """Build the document of a log leaf, which seals one row.
 
-A document is sealed forever: once 0.1.0 is tagged, no member may be added to the documents of
-existing rows.
+A document holds salted digests and no readable text, so data can be deleted without changing the
+log. It is sealed forever: once 0.1.0 is tagged, no member may be added to the documents of existing
+rows.
 """
 
 import hashlib

@@ -1,5 +1,71 @@
-"""Journal of a period: the money of payments as double-entry transactions. The postings of a
-transaction have one currency and add up to zero."""
+"""Journal of a period: the money of payments as double-entry transactions.
+
+Every transaction has one currency, and its postings add up to zero. Sales are normally not in this
+journal, because the merchant's own books post sales against the receivable.
+
+For each kind of transaction, the list names the accounts that are debited (+) and credited (-), and
+the date:
+
+captured
+    clearing +, receivable -, on the provider's date; money on top of the price has own accounts
+refunded
+    receivable +, clearing -, on the provider's date
+dispute lost
+    disputes +, clearing -, on the provider's date
+settled
+    bank + net, fees + fee, clearing - gross, on the statement's date; with bank files, in_transit
+    instead of bank
+in the bank
+    bank +, in_transit -, on the bank's date
+captured without an order
+    clearing +, unallocated -, on the provider's date
+assigned
+    unallocated +, receivable -, on the day of the record; reversed if the assignment is withdrawn
+other business
+    unallocated +, the chosen account -, on the day of the record
+settled into a wallet
+    wallet + net, fees + fee, clearing - gross, on the statement's date
+opening balance of a wallet
+    wallet +, openings -, on the date of the first line that states a balance
+withdrawn
+    in_transit +, wallet -, on the statement's date; reversed if failed, or from the bank
+transferred
+    transfers +, wallet -, on the date of each side
+held
+    wallet +, wallet -, from the available part to the held part; reversed if released
+converted
+    exchange +, wallet -, on the date of each side, in its own currency
+disbursed
+    other_business +, wallet -, on the statement's date
+settled for another shop
+    bank + net, fees + fee, other_shops - gross, on the statement's date
+exchanged, on the bank's date
+    exchange +, in_transit -, in the payout's currency
+    bank +, exchange -, in the bank's currency
+    exchange +, exchange_gains -, for the excess over the expected rate
+settled in another currency, on the statement's date
+    exchange +, clearing -, in the payment's currency
+    clearing +, exchange -, in the statement's currency
+    clearing +, exchange_gains -, for the excess over the expected rate
+written off
+    write_offs +, clearing -, when a person accepted the break; in_transit for a payout or bank
+    line, wallet for a balance
+taken back
+    clearing +, write_offs -, when later evidence closes the break, or changes its money
+
+With `revenue_at="fulfilment"`, `deposits` replaces the receivable and disputes until the order is
+fulfilled:
+
+fulfilled
+    deposits +, sales -, on the day of fulfilment, for everything captured so far
+captured
+    clearing +, sales -, from that day on
+refunded
+    refunds +, clearing -, from that day on
+
+If a tax rate is given, the tax contained in sales and refunds is posted to `taxes`. The balance of
+clearing is money that is not settled yet; that of in_transit is money that is not in the bank yet.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
