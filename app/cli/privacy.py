@@ -551,8 +551,9 @@ def export_copy(
     if form is not printing.Format.table and out != printing.STANDARD:
         printing.document({"file": str(out), **done.document()}, form)
     printing.note(
-        f"{out}: {counted(len(done.archive), 'byte')}, {counted(done.counts['rows'], 'row')} of "
-        f"{counted(done.counts['orders'], 'order')}, SHA-256 {done.sha256}."
+        f"{out} was written: {counted(len(done.archive), 'byte')} with "
+        f"{counted(done.counts['rows'], 'row')} about {counted(done.counts['orders'], 'order')}. "
+        f"Its SHA-256 is {done.sha256}."
     )
     if done.counts["unmasked"]:
         printing.note(

@@ -423,7 +423,7 @@ _OPTIONS: Final = tuple(
     for pattern, said in (
         (r"--where: ", ""),
         (r"(?:, or|, )? ?with --jobs 1(?: if memory was short)?", ""),
-        (r"narrow --where", "add another condition"),
+        (r"--where fits", "The choice fits"),
         (r"give --source, the", "choose the"),
         (r"give --source \S+(?: or \S+)*\. ", "choose another source. "),
         (r"give --kind.*", "choose which"),

@@ -247,7 +247,7 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
             chosen.of += [each for each in some if choice.fits(each, as_of=now)]
             chosen.apart[NOT_KNOWN] += sum([choice.leaves_open(e, as_of=now) for e in some])
             if len(chosen.of) > MOST:
-                raise UsageError(f"more than {MOST:,} breaks match: narrow --where")
+                raise UsageError(f"--where fits more than {MOST:,} breaks: add a condition")
     return chosen
 
 

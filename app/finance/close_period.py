@@ -106,7 +106,7 @@ async def close_period(
         red = ", ".join(each.line for each in report.exceptions) or "none"
         raise UsageError(
             f"no condition named {', '.join(sorted(unknown))[:200]} prevents closing "
-            f"{month.name}; the conditions that prevent it: {red}"
+            f"{month.name}; these conditions do: {red}"
         )
     async with context.database.writing() as connection:
         if request.exceptions or not await _alone(connection):

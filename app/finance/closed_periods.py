@@ -70,8 +70,8 @@ async def closing_named(
     if closing is None:
         named = f"version {version} of {period[:40]}" if version else period[:40]
         raise NotFoundError(
-            f"{named} is not closed; `tallyhook period list` shows the closed months and the "
-            "reopened closings"
+            f"{named} is not closed; `tallyhook period list` shows which months are closed, and "
+            "which were reopened"
         )
     return closing
 

@@ -339,6 +339,6 @@ def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
 
 def _changed(number: int) -> ConfigurationError:
     return journal_problem(
-        f"line {number + 1} of the journal of erasures was changed, or has another key; put the "
-        "copies of the journal and of its key back"
+        f"line {number + 1} of the journal of erasures was changed, or was written with another "
+        "key; put the copies of the journal and of its key back"
     )

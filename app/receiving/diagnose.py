@@ -94,10 +94,10 @@ _OTHER_ENVIRONMENT = Diagnosis(
 
 _OTHER_ACCOUNT = Diagnosis(
     mistake="other_account",
-    sentence="Its signature is right, but it proves nothing about the account, because all "
-    "merchants of the provider share the key. The event names no account, or an account that is "
-    "not this source's. If the event is yours, add its account (under account.where in "
-    "`profiles show`) to the source's ACCOUNT, and run `deliveries reverify`.",
+    sentence="Its signature is right. But all merchants of the provider share the key, and the "
+    "event names no account, or another account than the source's ACCOUNT. If the event is yours, "
+    "find its account in the body (`profiles show` says where, under account.where). Add the "
+    "account to the source's ACCOUNT, and run `deliveries reverify`.",
 )
 
 

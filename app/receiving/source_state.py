@@ -129,8 +129,8 @@ def judged(
     state, since, sentence, do = _judged(profile, came, latest, now=now)
     if behind:
         sentence += (
-            f" Accepted deliveries up to {spoken_age(behind)} old have not been read yet, so "
-            "their effect is not known."
+            " Some accepted deliveries have not been read yet, the oldest for "
+            f"{spoken_age(behind)}, so their effect is not known."
         )
     if gaps:
         sentence += f" Its deliveries {spans_of(gaps)} may be lost."

@@ -78,9 +78,9 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "semantic_duplicate": FindingWords(
         "info",
-        sentence="{events} events state one movement of {attempt}; they count as one",
-        plain="{events} messages tell of the same {movement}, which counts once.",
-        summary="Several events state one movement; they count as one",
+        sentence="The same movement of {attempt} was reported by {events} events; it counts once",
+        plain="The same {movement} was reported by {events} messages. It counts once.",
+        summary="The same movement was reported by several events; it counts once",
     ),
     "out_of_order": FindingWords(
         "info",

@@ -165,7 +165,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "paid_twice": Cause(
         name="Paid more than once",
         meaning="The order was paid more than once.",
-        sentence="Paid more than once: {owed} of the {captured} captured is owed back",
+        sentence="Paid more than once: {captured} was captured, and the customer is owed {owed}",
         step="Refund the surplus to the customer",
         risk="owed",
         accepts=("paid_twice", "paid_after_cancel"),
@@ -175,7 +175,7 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
     "overpaid": Cause(
         name="Overpaid",
         meaning="More money arrived than the order costs.",
-        sentence="{owed} of the captured money exceeds the order's price, and is owed back",
+        sentence="More was captured than the order costs, and the customer is owed {owed}",
         step="Refund the surplus to the customer",
         risk="owed",
         accepts=("overpaid", "paid_after_cancel"),

@@ -480,8 +480,8 @@ def unread(behind_s: int) -> Blocker:
     """Return the blocker for deliveries that are stored but unread."""
     return Blocker(
         code="unread",
-        sentence=f"Accepted deliveries up to {format_duration(behind_s * SECOND)} old have not "
-        "been read yet, so no figure contains their money.",
+        sentence="Some accepted deliveries have not been read yet, the oldest for "
+        f"{format_duration(behind_s * SECOND)}, so no figure contains their money.",
         do="Check that `tallyhook serve` runs and `/readyz` reports it ready, then close.",
     )
 
@@ -588,7 +588,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
     if hidden:
         yield Blocker(
             code="breaks",
-            sentence=f"Open breaks beyond those that a report can list: {hidden:,}.",
+            sentence=f"Open breaks that the report has no room to list: {hidden:,}.",
             do=(
                 "Reduce their number first. So many breaks of one cause usually come from a single "
                 "mistake."

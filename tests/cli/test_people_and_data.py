@@ -225,7 +225,7 @@ def test_a_copy_of_a_persons_data_is_written_for_its_owner_alone(
     done = run(*words, "--format", "json")
     assert done.code == 0
     assert done.document["sha256"] == hashlib.sha256(copy.read_bytes()).hexdigest()
-    assert f"SHA-256 {done.document['sha256']}" in done.err
+    assert f"Its SHA-256 is {done.document['sha256']}." in done.err
     assert PHONE not in done.out + done.err
     assert copy.stat().st_mode & 0o777 == 0o600
     with zipfile.ZipFile(copy) as archive:

@@ -217,10 +217,10 @@ def test_another_key_reads_nothing(journal: ErasureJournal, tmp_path: Path) -> N
     other = make_journal(tmp_path / "other", at=T)
     texts = [line.text for line in journal.lines]
     assert journal_lines(texts, journal.key) == journal.lines
-    with pytest.raises(ConfigurationError, match="has another key"):
+    with pytest.raises(ConfigurationError, match="written with another key"):
         journal_lines(texts, other.key)
     key_path_of(other.path).replace(key_path_of(journal.path))
-    with pytest.raises(ConfigurationError, match="has another key"):
+    with pytest.raises(ConfigurationError, match="written with another key"):
         read_journal(journal.path)
 
 

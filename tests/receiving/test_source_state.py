@@ -243,7 +243,7 @@ def test_requests_that_were_not_kept_are_a_state_of_their_own(
 def test_what_is_unread_is_not_known() -> None:
     """Nothing came, as far as is known; the sentence says up to when."""
     found = judge(SourceArrivals(), [], behind=90)
-    assert "up to 1 min 30 s old have not been read yet" in found.sentence
+    assert "the oldest for 1 min 30 s, so" in found.sentence
 
 
 def test_every_state_has_a_row_of_the_doctor() -> None:

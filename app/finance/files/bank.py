@@ -192,7 +192,9 @@ def _signed(
         if amount is None and credit is None and debit is None:
             raise UnclearCell("the row has no amount")
         if not amount and credit is not None and credit < 0:
-            raise UnclearCell("a credit is negative: write money that leaves as a debit")
+            raise UnclearCell(
+                "a credit is negative: write money that leaves the account as a debit"
+            )
         if debit and signs not in ("any", "sum") and (debit < 0) != (signs == "minus"):
             raise UnclearCell(
                 f"a debit is written {'with' if debit < 0 else 'without'} a minus sign: correct "

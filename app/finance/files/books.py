@@ -204,8 +204,7 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
-                "states a refund on a line that is itself a refund, because its amount is "
-                "negative: keep only one of the two"
+                "must be empty, because the line's amount is negative, which already means a refund"
             )
 
 

@@ -144,7 +144,7 @@ def check_workbook(path: Path) -> None:
     packed = sum(entry.compress_size for entry in entries)
     if packed > path.stat().st_size:
         raise tables.RefusedTable(
-            1, "the workbook uses the same bytes several times: save it again"
+            1, "parts of the workbook overlap: open it in a spreadsheet program, and save it again"
         )
     if content > MAX_CONTENT or content > max(FREE_CONTENT, packed * MAX_RATIO):
         raise tables.RefusedTable(

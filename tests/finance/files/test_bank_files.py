@@ -575,7 +575,7 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
         ("main,2026-11-02,,,KES,x", "the row has no amount"),
         (
             "main,2026-11-02,-1.00,,KES,x",
-            "a credit is negative: write money that leaves as a debit",
+            "a credit is negative: write money that leaves the account as a debit",
         ),
         ("main,,1.00,,KES,x", "is empty: every booking needs a day"),
         (",2026-11-02,1.00,,KES,x", "is empty: give the account with --account NAME"),
