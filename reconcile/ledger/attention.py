@@ -1,7 +1,4 @@
-"""Decide whether an order needs a person, because of its outcome or its findings.
-
-`plain` has the words that say what the person should do.
-"""
+"""Decide whether an order needs a person."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -27,7 +24,7 @@ ACCEPTABLE: Final[tuple[FindingCode, ...]] = (
 
 
 def needs_person(ledger: Ledger) -> bool:
-    """Check whether the order needs a person because of its outcome, a hold, or an open finding."""
+    """Check whether the order needs a person."""
     return (
         ledger.outcome in OPEN_OUTCOMES
         or bool(ledger.case.filed.holds)
@@ -36,8 +33,7 @@ def needs_person(ledger: Ledger) -> bool:
 
 
 def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
-    """Return the codes of the findings that a person must still settle or accept, each code
-    once."""
+    """Return each code of a finding that a person must still settle."""
     found = [each for each in ledger.findings if each.code in ACCEPTABLE]
     if not found:
         return ()
@@ -55,8 +51,7 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
     """Return a function that tells whether a person has accepted a finding.
 
-    The acceptance counts only if all evidence of the finding was known when the person accepted the
-    finding.
+    An acceptance does not cover evidence that came after it.
     """
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
@@ -79,7 +74,6 @@ _Refund = tuple[str, int, str]
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Check whether the money that the finding is about has already gone back to the customer."""
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0
     if finding.code != "refund_failed":

@@ -1,13 +1,6 @@
-"""Decide which payment attempt of an order each event belongs to, as of one instant.
+"""Decide which payment attempt of an order each event belongs to.
 
-Events are assigned by the references that they state, never by their order of arrival. An attempt
-is identified by its source and the reference of the payment, else of the session, else of the
-order.
-
-An event that names no payment joins the only possible attempt; if none or several are possible, the
-event makes a new one. A refund that names no payment counts only if other evidence proves that the
-order exists. Unconfirmed events are assigned last, and never change the attempt of a signed or
-fetched event.
+The references in an event decide, never the order of arrival.
 """
 
 from collections.abc import Sequence
@@ -30,10 +23,8 @@ SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized")
 class Heard:
     """An event with what is known about its deliveries at one instant.
 
-    first    when the event first arrived
-    count    number of deliveries of the event
     at       the provider's date, or else the first arrival
-    by       ids of the assignment or of the shop's record that gives the event to an order
+    by       ids of the evidence that gives the event to an order
     whose    ids of other events that show that the payment belongs to our shop
     follows  ids of other evidence that links the event to its order, if that can be disputed
     """
@@ -48,10 +39,7 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the ids of the events, followed by the ids of the evidence that assigned the events.
-
-    Each id occurs once.
-    """
+    """Return the ids of the events and of the evidence that assigned them."""
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # mostly
         return (first.event.event_id,)
@@ -65,7 +53,7 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Reference of a refund or dispute, and an event that links it to an attempt.
+"""Reference of a refund or dispute, with an event that links it.
 
 None stands for the attempt's session.
 """
@@ -91,14 +79,13 @@ class Filed:
     """The shop's records of one order, sorted by kind.
 
     prices       records that changed the price, oldest first
-    named        records in which the shop said that a session or payment is for this order
+    named        records that gave a session or payment to this order
     assigned     records that assign single payments to this order, by record id
-    holds        records of the holds that are not released, by the holds' reasons
+    holds        records of the holds that are not released, by reason
     released_at  when a hold was last released; 0 if none was
     accepted     last record that accepted a finding, for each finding code
-    placed_at    when the order was placed, as the shop last stated, if it did
     not_canceled, not_fulfilled  last record that withdrew the cancellation or the fulfillment, if
-                                 it still holds
+                                 still valid
     """
 
     placed: Record | None = None
@@ -116,8 +103,7 @@ class Filed:
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
     def named_amount(self, source: str, session: str) -> Record | None:
-        """Return the last record in which the shop stated an amount for a session; None if none
-        did."""
+        """Return the last record in which the shop stated an amount for a session."""
         named = [r for r in self.named if (r.source, r.session) == (source, session)]
         return next((record for record in reversed(named) if record.money is not None), None)
 
@@ -134,13 +120,11 @@ class AttemptEvidence:
 
     heard        confirmed events of the attempt, sorted by date
     unconfirmed  events of the attempt that nothing has confirmed
-    session      first session that an event names
-    links        references of refunds and disputes, each with the event that shows that it belongs
-                 to the attempt; None stands for the session
+    links        references of refunds and disputes, each with the event that links it
     sums         whether an event states a running total of refunds
-    slow         whether an event names a slow method, or states how long the payment can be revoked
+    slow         whether an event names a slow method or a revocation period
     parts        whether an event names parts of its amount
-    states       whether an event states how much of the payment is captured or refunded
+    states       whether an event states how much is captured or refunded
     """
 
     __slots__ = (
@@ -177,11 +161,7 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return the events, followed by the events that link them to this attempt.
-
-        An event that names no payment is linked by the attempt's session, or by its refund or
-        dispute.
-        """
+        """Return the events, followed by the events that link them to this attempt."""
         if not self.links:
             return heard
         coarse = {each.event.movement for each in heard if each.event.payment is None} - {None}
@@ -192,8 +172,7 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """Return the id of the record that assigns the payment to this order; None if no record
-        does."""
+        """Return the id of the record that assigns the payment to this order."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -221,13 +200,13 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """All evidence of one order as of an instant, grouped by attempt, during a fold.
+    """All evidence of one order as of an instant, grouped by attempt.
 
     heard            events of this order, sorted by date, then id, then digest
     foreign          events that name another order but share a reference or id with this order
-    moved            events of payments that a person or the shop assigned to another order
+    moved            events of payments that were assigned to another order
     renewals         source and payment of each subscription payment in `moved` that began here
-    not_ours         events of payments that belong to another or unknown shop, and to no ledger
+    not_ours         events of payments that belong to another or unknown shop
     foreign_records  records of other orders whose sessions have events in this order
     """
 
@@ -245,8 +224,7 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""Empty set of records, shared by all orders that have no records. Callers must not add records to
-this object."""
+"""Shared empty set of records. Callers must not add records to this object."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
@@ -297,10 +275,9 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the ids of the evidence that proves that the order exists, the most important first.
+    """Return the ids of the evidence that proves that the order exists.
 
-    An unconfirmed event proves nothing. A refund that names no payment counts only together with
-    another order's evidence that shares a payment, session or event id.
+    An unconfirmed event proves nothing.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -340,11 +317,6 @@ def _hear(
     placed: Sequence[Record],
     always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
-    """Return four lists of events.
-
-    The lists hold events of this order, events of other orders, events that were moved to another
-    order, and events of payments that are not our shop's.
-    """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
     own: list[Heard] = []
@@ -387,8 +359,6 @@ def _hear(
 
 
 def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
-    """Remove and return the events of payments that are neither our shop's nor assigned to an
-    order."""
     events = [each.event for each in by_key.values()]
     shops = judge_shops(events)
     for key, ids in shops.rests_on.items():
@@ -408,7 +378,6 @@ def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record
 def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Divide the events into events of this order, of other orders, and moved to another order."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
@@ -449,11 +418,6 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 
 
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
-    """Return the payments that renew an agreement whose first captured payment belongs to this
-    order.
-
-    A renewal pays this order only if a person assigned the renewal to it.
-    """
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
         event = each.event
@@ -580,10 +544,6 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each unconfirmed event to the attempt that the event belongs to.
-
-    If no attempt or several attempts are possible, the event gets a new attempt.
-    """
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -610,10 +570,6 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add each event without a payment reference to the attempt that the event belongs to.
-
-    If no attempt or several are possible, the event gets a new one, unless it says nothing new.
-    """
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -650,8 +606,6 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the attempt to which an event without a payment reference belongs; None if several
-    attempts are possible."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -669,8 +623,6 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the attempt whose money a refund or dispute takes back; None if several attempts are
-    possible."""
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
         if len(named) == 1:

@@ -1,8 +1,7 @@
-"""Words that explain to a customer why a payment was declined, for each decline code.
+"""Explain to a customer why a payment was declined.
 
-No words help a thief or accuse a customer, as Stripe (docs.stripe.com/declines/codes) and Adyen
-(docs.adyen.com/development-resources/refusal-reasons) advise. A stolen card is described like a
-decline without a reason.
+No words help a thief, as Stripe and Adyen advise: docs.stripe.com/declines/codes,
+docs.adyen.com/development-resources/refusal-reasons.
 """
 
 import re
@@ -76,8 +75,7 @@ CUSTOMER_WORDS: Final[dict[str, str]] = {
 }
 """Words for a customer, for each decline code.
 
-Codes that Stripe and Adyen ask shops to keep from customers are missing, such as `stolen_card`,
-`fraudulent` and `FRAUD`.
+Codes that Stripe and Adyen ask shops to keep from customers are missing.
 """
 
 WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."
@@ -86,5 +84,5 @@ _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return the words that tell a customer about a decline code; None if the code has no words."""
+    """Return the words that tell a customer about a decline code."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

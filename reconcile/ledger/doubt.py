@@ -1,7 +1,6 @@
 """Find the reasons why payments of an order are in doubt.
 
-The amount of a payment in doubt does not count. Only signed or fetched events can put a payment in
-doubt.
+The amount of a payment in doubt does not count.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +19,7 @@ from reconcile.money import Money, exponent_of
 TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
 
 Doubts = dict[int, list[Reason]]
-"""Reasons for doubt about each payment. The keys are the `id()` of the attempt's evidence
-object."""
+"""Reasons for doubt, by the `id()` of each attempt's evidence object."""
 
 
 def doubts_of(
@@ -33,7 +31,7 @@ def doubts_of(
     priced_by: tuple[str, ...],
     unpriced: Sequence[Payment],
 ) -> Doubts:
-    """Return, for each payment, the reasons why it is in doubt, in the order of the checks.
+    """Return the reasons why each payment is in doubt.
 
     bodies     groups of events that have one id but different bodies
     price      price of the order; None if statements disagree or are missing
@@ -96,19 +94,14 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Maximum number of payments for which every combination's sum is compared with the prices.
+"""Maximum number of payments that are compared with the prices in combination.
 
-Eight payments have 255 combinations. If there are more payments, each payment is compared alone.
+Eight payments already have 255 combinations.
 """
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments that fit no price, and the ids of the price records that the others fit.
-
-    Only payments of sources that the policy names, and that only the order number links to the
-    order, are checked. A payment fits a price that was valid at its date or later, alone or in a
-    group with that sum.
-    """
+    """Return payments that fit no price, and ids of price records that fit others."""
     found = [
         each
         for each in payments
@@ -146,10 +139,6 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Check whether the payments make up the price, after a discount of up to `percent`.
-
-    Money paid on top of the price, such as a tip, does not count.
-    """
     shares = [counted_of(each, due.currency, kept=each.captured(due.currency)) for each in payments]
     captured = sum([share.captured - share.beyond for share in shares])
     price = due.minor - sum(discounted(shares, due.minor, percent=percent))
@@ -159,11 +148,7 @@ def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
-    """Group the events that have one source and id but different bodies.
-
-    Each group has an event of this order. Unconfirmed and ignored events are left out, because they
-    contradict nothing.
-    """
+    """Group the events that have one source and id but different bodies."""
     others = case.foreign + [h for h in case.moved if h.event.standing != "unconfirmed"]
     heard = case.heard + others if others else case.heard
     if len({h.event.event_id for h in heard}) == len(heard):
@@ -180,7 +165,6 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 
 
 def _substance(heard: Heard) -> tuple[object, ...]:
-    """Return the members of an event that must be equal in all its bodies."""
     e = heard.event
     return (e.claim, e.money, e.order_money, e.refunded_total, e.unclear, e.order, e.session,
             e.payment, e.movement, e.capture)  # fmt: skip
@@ -190,8 +174,7 @@ class Shared(NamedTuple):
     """An attempt of this order that the evidence of another order also claims.
 
     heard    events of the other order
-    records  records of the other order, and those in which the shop named the attempt for this
-             order
+    records  records of either order that claim the attempt
     """
 
     attempt: AttemptEvidence
@@ -232,9 +215,9 @@ def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Check whether an amount is exactly 100 times the price (1000 with three decimals).
+    """Check whether an amount is exactly 100 times the price.
 
-    Minor units were then taken for major units.
+    The factor is 1000 for currencies with three decimals.
     """
     if amount is None or price is None or amount.currency != price.currency or not price.minor:
         return False
@@ -250,11 +233,6 @@ def _reasons(
     priced_by: tuple[str, ...],
     unclear: bool,
 ) -> list[Reason]:
-    """Return the reasons for doubt that the payment's own events cause.
-
-    If `unclear` is set, a missing amount is not reported, because another reason reports it
-    already.
-    """
     found = []
     named = ("attempt", payment.attempt.reference)
     for movement in (*payment.captures, *payment.returns):
@@ -305,9 +283,9 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return the cancellations that the provider dated after the attempt's first capture.
+    """Return the cancellations dated after the attempt's first capture.
 
-    If dates are missing, so that they cannot be compared, all cancellations are returned.
+    If dates are missing, all cancellations are returned.
     """
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:

@@ -1,8 +1,4 @@
-"""Types for verified events from providers, and for the deliveries that brought the events.
-
-A delivery is built only after its signature is verified. Headers, signatures and raw bytes are not
-kept here.
-"""
+"""Types for verified events from providers, and for their deliveries."""
 
 import re
 from dataclasses import dataclass
@@ -50,25 +46,26 @@ Standing = Literal["said", "unconfirmed", "fetched", "answered"]
 """Degree of trust in an event.
 
 said         a signature covers the event
-unconfirmed  the signature covers too little, or does not say whose event it is
-fetched      read from the provider's API to confirm an unconfirmed event
-answered     like fetched, but the API states no amount, so the unconfirmed event's counts
+unconfirmed  the signature covers too little
+fetched      read from the provider's API
+answered     read from an API that states no amount, so that the event's amount counts
 """
 
 UNCLEAR_AMOUNT: Final = "amount"
 
 UNKNOWN_METHOD: Final = "unknown"
-"""Value of an event's `method` if the payment is slow but the event does not name its method."""
+"""Method of a slow payment if the event does not name the method."""
 
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
-"""Trust level of an event that nothing has confirmed. Such an event can only make an order
-pending."""
+"""Trust level of an event that nothing has confirmed.
+
+Such an event can only make an order pending.
+"""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Shop to which an event's payment belongs. This is used only if the source's settings say how to
-recognize the shop."""
+"""Shop to which an event's payment belongs."""
 
 PartKind = Literal[
     "base",
@@ -82,7 +79,7 @@ PartKind = Literal[
     "financed_discount",
     "presented",
 ]
-"""Kinds of the parts that make up a captured amount. Most are paid on top of the price.
+"""Kinds of the parts that make up a captured amount.
 
 base               part that pays the price
 discount           discount that the shop gives
@@ -93,10 +90,9 @@ presented          the whole amount in the customer's currency
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 
 StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeback"]
-"""Possible subjects of a provider's statement about a payment.
+"""Subjects of a provider's statement about a payment.
 
-`captured`, `refunded` and `charged_back` are sums. `refund` and `chargeback` are single movements,
-each with its own reference.
+`captured`, `refunded` and `charged_back` are sums. The others are single movements.
 """
 
 STATE_MEMBERS: Final[tuple[StateMember, ...]] = get_args(StateMember)
@@ -118,7 +114,6 @@ class Part:
 class State:
     """One statement about a payment, from an answer of the provider's API.
 
-    member     what the statement is about, such as the captured sum or a single refund
     reference  reference of the single refund or chargeback
     at         date that the provider gave
     """
@@ -135,27 +130,23 @@ class Event:
     """One fact from the provider, identified by source, event id and digest.
 
     digest          SHA-256 of the raw body, 64 hex digits
-    kind            the provider's name of the event type, such as `payment.succeeded`
+    kind            the provider's name of the event type
     claim           what the kind means for a payment attempt
     occurred_at     the provider's date, if given
-    order, session, payment
-                    references of what the event is about
     movement        reference of the refund or dispute
     capture         reference of the capture, if there can be several
     money           amount captured, refunded or disputed; never negative
     order_money     price of the whole order, according to the event
     refunded_total  running total of refunds on the payment
-    reason          the provider's code for a failure, such as `insufficient_funds`
-    unclear         the text `amount` if an amount cannot be read exactly, or None
-    method          class of the slow payment method; `unknown` if unnamed; None if not slow
-    expected_by     latest time by which a pending slow payment should have ended, if known
+    reason          the provider's code for a failure
+    unclear         `amount` if an amount cannot be read exactly
+    method          class of the slow payment method; None if not slow
+    expected_by     latest time by which a pending slow payment should have ended
     revocable_days  calendar days after the capture during which the customer can revoke it
     shop            whose payment it is; None if the source's settings do not ask
     suggested       order that the event mentions without linking its payment to it
-    agreement       reference of the subscription or billing agreement that the payment renews
+    agreement       subscription or billing agreement that the payment renews
     standalone      whether the refund or payout belongs to no payment
-    parts           parts of the amount that the provider names
-    states          sums and movements of the payment that a fetched answer states
     stated_at       the provider's date of the payment's version in `states`
     standing        degree of trust; an unconfirmed event always claims `pending`
     """
@@ -190,7 +181,7 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return the source, event id and digest. Events with equal keys are the same event."""
+        """Return the source, event id and digest, which identify the event."""
         return (self.source, self.event_id, self.digest)
 
     def __hash__(self) -> int:
@@ -201,9 +192,7 @@ class Event:
 class Delivery:
     """One verified HTTP request that brought an event.
 
-    If the provider sends the event again, that is another delivery of the same event.
-
-    received_at  when the last byte of the request arrived
+    Each repetition by the provider is a delivery of its own.
     """
 
     delivery_id: str
@@ -236,8 +225,7 @@ _TWO_WORDS: Final = frozenset(
 )
 
 KINDS_REMEMBERED: Final = 1_024
-"""Maximum number of event kinds for which the answer of `speaks_of_money_going_back` is cached. The
-cache takes about 200 kB."""
+"""Maximum number of event kinds in the cache. The cache takes about 200 kB."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -256,7 +244,6 @@ _WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
 
 @lru_cache(maxsize=KINDS_REMEMBERED)
 def speaks_of_money_going_back(kind: str) -> bool:
-    """Check whether the name of an event kind suggests that money went back, as `refund.created`
-    does."""
+    """Check whether an event kind's name suggests that money went back."""
     parts = [part.lower() for part in _PARTS.findall(kind)]
     return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))

@@ -1,8 +1,4 @@
-"""Format a ledger as sentences and as JSON.
-
-The CLI, the API and the evidence bundles show the same sentences. Layout, such as colors and
-columns, is done elsewhere.
-"""
+"""Format a ledger as sentences and as JSON."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -31,8 +27,7 @@ from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, MANY, REASONS
 from reconcile.money import Money, to_json
 
 UNFILLED: Final = "(missing)"
-"""Text shown in a sentence in place of a fact that the reason does not contain. If it appears, the
-program has a bug."""
+"""Text shown for a missing fact. If the text appears, the program has a bug."""
 
 WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
     "unresolved": "This stays so until a person settles it with the provider; do not ship",
@@ -60,10 +55,7 @@ def reason_sentence(code: str, facts: Facts) -> str:
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
-    """Return the sentence for one finding or for several combined findings.
-
-    The sentence has no cited ids and no full stop.
-    """
+    """Return the sentence for one or several findings, without cited ids or full stop."""
     count = next((value for name, value in facts if name == ALIKE), None)
     if not isinstance(count, int):
         return filled(FINDINGS[code].sentence, facts)
@@ -88,7 +80,6 @@ _MAY_BE_MISSING: Final = {
 }
 
 _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
-"""Names of facts that are shown as `an unknown amount` if their value is not known."""
 
 
 class _Words(dict[str, str]):
@@ -97,8 +88,7 @@ class _Words(dict[str, str]):
 
 
 def filled(template: str, facts: Facts) -> str:
-    """Return the template, with each placeholder replaced by the words of the fact with that
-    name."""
+    """Return the template with its placeholders replaced by the facts' words."""
     words = _Words()
     for name, value in facts:
         text = _in_words(name, value)
@@ -122,10 +112,7 @@ def _in_words(name: str, value: FactValue) -> str:
 
 
 def facts_document(facts: Facts) -> FactsDocument:
-    """Return facts as JSON values: decimal strings, RFC 3339 texts, and microseconds.
-
-    If a name occurs several times, its value is a list.
-    """
+    """Return facts as JSON values. A repeated name gets a list."""
     document: FactsDocument = {}
     for name, value in facts:
         written: FactDocument
@@ -164,10 +151,7 @@ def _why_moved(ledger: Ledger, heard: list[Heard]) -> str:
 
 
 def explain(ledger: Ledger) -> tuple[str, ...]:
-    """Return sentences on what happened to the order, why, and what would change the outcome.
-
-    Each sentence cites ids. Many similar findings or attempts share one sentence.
-    """
+    """Return sentences on what happened to the order, why, and what would change it."""
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
         sentences += attempt_sentences(ledger.attempts)
@@ -192,8 +176,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return all ids that the ledger's reasons cite, and the id of the shop's cancellation if there
-    is one."""
+    """Return all ids that the ledger cites."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled
@@ -209,10 +192,7 @@ def _reason(reason: Reason) -> str:
 
 
 def attempt_sentences(attempts: Sequence[Attempt]) -> list[str]:
-    """Return sentences on how the attempts ended, with cited ids.
-
-    Many attempts that ended in a similar way share one sentence.
-    """
+    """Return sentences on how the attempts ended, with cited ids."""
     return [
         f"{f'Attempt {names[0]}' if len(names) == 1 else f'Attempts {some(names)}'}: "
         f"{_reason(reason)}"
@@ -226,14 +206,14 @@ def finding_text(finding: Finding) -> str:
 
 
 def withheld_text(reason: Reason) -> str:
-    """Return a sentence on why a paid order must not be shipped, with cited ids."""
+    """Return a sentence on why a paid order must not be shipped."""
     return f"Do not ship: {_reason(reason)}"
 
 
 def ledger_document(ledger: Ledger) -> ledger_documents.FoldedDocument:
     """Return the ledger as JSON values.
 
-    The last member, `fingerprint`, is a digest of all members except `as_of`.
+    The digest `fingerprint` covers all members except `as_of`.
     """
     placed = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.unconfirmed)}
     document: ledger_documents.FoldedDocument = {
@@ -355,10 +335,6 @@ def _sides(balance: Balance) -> ledger_documents.BalanceDocument:
 def _timeline_row(
     heard: Heard, ledger: Ledger, attempt: str | None
 ) -> ledger_documents.TimelineRowDocument:
-    """Return one event as a row of the order's timeline.
-
-    `attempt` is None if the event could belong to several attempts.
-    """
     event = heard.event
     notes = []
     if event.occurred_at is None:
@@ -388,8 +364,7 @@ def _timeline_row(
 
 
 def ledger_summary(ledger: Ledger) -> ledger_documents.SummaryDocument:
-    """Return a ledger as one row of a list, without evidence. `plain` has the words for a
-    customer."""
+    """Return a ledger as one row of a list, without evidence."""
     return {
         "order": ledger.order,
         "outcome": ledger.outcome,

@@ -1,8 +1,4 @@
-"""Checks that find unusual facts about an order and add them to its ledger as findings.
-
-A finding never changes the outcome. Each check is a function in `CHECKS` or `CHECKS_OF_RECORDS`,
-which reads only the grouped evidence and its judgement.
-"""
+"""Find unusual facts about an order. A finding never changes the outcome."""
 
 from collections.abc import Callable, Iterable
 from itertools import groupby, pairwise
@@ -30,8 +26,7 @@ _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find events that were redelivered, came late, have a date in the future, or are of unknown
-    kind."""
+    """Find events that came twice, late, from the future, or of unknown kind."""
     found: list[Finding] = []
     late_after = case.policy.late_after
     tolerance = case.policy.future_tolerance
@@ -92,10 +87,6 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def _arrived_late(heard: list[Heard]) -> bool:
-    """Check whether an event arrived before an event with an earlier date.
-
-    Events with equal dates may arrive in any order.
-    """
     date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
@@ -109,10 +100,6 @@ def _arrived_late(heard: list[Heard]) -> bool:
 
 
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
-    """Return the `id()` of each event that arrived out of order.
-
-    Events with equal dates may arrive in any order.
-    """
     found: set[int] = set()
     reached: Instant | None = None
     for _, same in groupby(heard, key=lambda each: each.at):
@@ -166,11 +153,6 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 
 
 def _same_end(won: Heard, lost: Heard) -> bool:
-    """Check whether a won and a lost dispute contradict each other.
-
-    There is no contradiction if both events are dated and the dates differ, because the later event
-    decides.
-    """
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
         return False
@@ -253,8 +235,7 @@ def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def assignment_contradicted(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find payments that were assigned to this order, but that later evidence claims for another
-    order."""
+    """Find assigned payments that later evidence claims for another order."""
     found: dict[tuple[str, str], list[str]] = {}
     for attempt in case.attempts:
         record = case.filed.assigned.get(attempt.assignment or "")
@@ -283,7 +264,7 @@ Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
 def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
-    """Run all checks, and return their findings in the order of the vocabulary's finding codes."""
+    """Run all checks, and return their findings in the vocabulary's order."""
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)
@@ -305,7 +286,7 @@ _OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))
 
 
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that only the provider knows, because the shop has stated nothing about it."""
+    """Find an order about which the shop has stated nothing."""
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
     if not case.heard or any(record.kind not in _OURS for record in stated):
@@ -364,8 +345,7 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return the instant at which a paid order that is not fulfilled is reported as a finding; None
-    if the order is never reported."""
+    """Return the instant at which an unfulfilled paid order becomes a finding."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:
@@ -376,7 +356,7 @@ def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find a paid order that could be shipped, but was not shipped within the allowed time."""
+    """Find a paid order that was not shipped within the allowed time."""
     placed, deadline = case.filed.placed, judgement.ship_by
     if placed is None or deadline is None or case.as_of < deadline:
         return []
@@ -396,8 +376,7 @@ _ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "ch
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find a fulfilled order that was never fully paid, or whose money had all gone back before the
-    fulfillment."""
+    """Find a fulfilled order whose money never came or had all gone back."""
     fulfilled, price = case.filed.fulfilled, judgement.expected.money
     if fulfilled is None:
         return []
@@ -444,8 +423,7 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def held_back(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find holds that are not released. The order must not be fulfilled until a person releases
-    them."""
+    """Find holds that are not released."""
     return [
         Finding(
             code="held_back",
@@ -482,10 +460,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     findings_money.amounts_that_are_no_price,
     findings_money.unread_money_event,
 )
-"""Checks that need no record from the shop.
-
-Add a new check here or to `CHECKS_OF_RECORDS`, and its code and words to `vocabulary`.
-"""
+"""Checks that need no record from the shop."""
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (
     assignment_contradicted,

@@ -45,11 +45,7 @@ def conflicting_amounts(case: Case, judgement: outcome.Judgement) -> list[Findin
 
 
 def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Compare the captures with the price.
-
-    Returns the findings `paid_twice`, `overpaid`, `other_currency_received`, `amount_mismatch`,
-    `amount_off_by_minor_unit` and `currency_mismatch`.
-    """
+    """Find captures that differ from the price in amount or currency."""
     captured, expected = judgement.captures, judgement.expected
     if not captured or (expected.money is None and not expected.stated):
         return []
@@ -85,7 +81,7 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find payments whose amount fits no price of the order.
 
-    Only payments that are linked to the order by nothing but the order number are examined.
+    Only payments linked by the order number alone are examined.
     """
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
@@ -120,7 +116,6 @@ def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
 
 
 def _surplus(judgement: outcome.Judgement, expected: Money) -> Finding:
-    """Return the finding `paid_twice` or `overpaid`. Captures in doubt do not count."""
     counting = {id(m) for payment in judgement.sure() for m in payment.captures}
     captured = [m for m in judgement.captures if id(m) in counting]
     owed = Money(minor=judgement.surplus, currency=expected.currency)
@@ -154,8 +149,7 @@ def _mismatch(code: FindingCode, judgement: outcome.Judgement, captured: list[Mo
 
 
 def refunds(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find refunds that belong to no payment, whose payment is unknown, or that exceed the
-    capture."""
+    """Find refunds without a known payment, and refunds that exceed the capture."""
     if len(judgement.captures) == len(judgement.movements):
         return []
     found: list[Finding] = []
@@ -187,7 +181,7 @@ def refunds(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def disputes(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Return a finding for each dispute, which says whether the dispute is open, lost or won."""
+    """Return a finding for each open, lost or won dispute."""
     if judgement.plain:
         return []
     return [
@@ -252,7 +246,6 @@ def refunds_under_way(case: Case, judgement: outcome.Judgement) -> list[Finding]
 
 
 def _failed_amount(failed: list[Heard], payment: movements.Payment) -> Money | None:
-    """Return the amount of a failed refund; None if no event states it or if events disagree."""
     name, claims = failed[0].event.movement, payment.attempt.claims
     begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
     for group in (failed, begun if name is not None else []):
@@ -271,19 +264,14 @@ def refund_due(refund: movements.PendingRefund, policy: Policy) -> Instant:
 
 
 def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
-    """Return the next instant at which a pending refund becomes overdue; None if no pending refund
-    will become overdue."""
+    """Return the next instant at which a pending refund becomes overdue."""
     payments = () if judgement.plain else judgement.payments
     due = [refund_due(each, case.policy) for payment in payments for each in payment.pending]
     return min([each for each in due if each > case.as_of], default=None)
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find reversals whose stated amount fits nothing that is known of the payment.
-
-    An amount fits if it equals the money that the reversal took back, the captured total, or a
-    capture.
-    """
+    """Find reversals whose stated amount fits nothing that is known of the payment."""
     return [
         Finding(
             code="reversal_amount_mismatch",

@@ -1,7 +1,6 @@
-"""Compute an order's ledger from its history, as of one instant. This is called a fold.
+"""Compute an order's ledger as of one instant. This is called a fold.
 
-Each step, arrange, judge and find, uses only the results of earlier steps. A ledger depends only on
-history, policy and instant, never on the clock or an earlier ledger.
+A ledger depends only on history, policy and instant, never on the clock.
 """
 
 from typing import Final
@@ -91,8 +90,7 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
     """Check whether the order is finished, so that nothing more is expected.
 
-    It has a final outcome, nothing open, no finding that is an error, and no evidence shared with
-    another order, and nothing arrived for `quiet` microseconds.
+    Nothing must have arrived for `quiet` microseconds.
     """
     return (
         ledger.outcome in FINAL
@@ -108,11 +106,7 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
 
 
 def is_known(ledger: Ledger) -> bool:
-    """Check whether anything is known about the order itself.
-
-    Payments of other shops do not count. Refunds that name the order but no payment do not count
-    either.
-    """
+    """Check whether anything is known about the order itself."""
     case = ledger.case
     return bool(case.heard or case.foreign or case.moved or case.filed.records())
 
@@ -130,11 +124,7 @@ def is_window_open(ledger: Ledger) -> bool:
 
 
 def closed_at(ledger: Ledger) -> Instant | None:
-    """Return the date of the order's final outcome; None if the outcome is not final.
-
-    It is the date of the first capture, else of the end of the last attempt, else of the shop's
-    cancellation, and never later than the ledger's instant.
-    """
+    """Return the date of the order's final outcome."""
     if ledger.outcome not in FINAL:
         return None
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
@@ -150,6 +140,6 @@ def closed_at(ledger: Ledger) -> Instant | None:
 
 
 def last_heard(history: History) -> Instant:
-    """Return the arrival of the order's last delivery or record; 0 if none ever arrived."""
+    """Return the arrival of the last delivery or record; 0 for none."""
     received = [delivery.received_at for delivery in history.deliveries]
     return max(received + [record.recorded_at for record in history.records], default=EARLIEST)

@@ -1,9 +1,4 @@
-"""Find the reasons why a paid order must not be fulfilled.
-
-The shop may ship if the outcome is `succeeded` and no reason is found here. Money that may go back
-is on hold: for an open dispute, a pending refund, or an event of unknown kind whose name suggests
-returned money.
-"""
+"""Find the reasons why a paid order must not be fulfilled."""
 
 from collections.abc import Iterable
 
@@ -16,8 +11,10 @@ from reconcile.money import Money
 
 
 def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
-    """Return every reason not to fulfill a paid order. The result is empty if the order is not
-    paid."""
+    """Return every reason not to fulfill a paid order.
+
+    The result is also empty for an unpaid order.
+    """
     if judgement.outcome != "succeeded":
         return ()
     found = []
@@ -38,10 +35,6 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _is_free(case: Case, judgement: Judgement) -> bool:
-    """Check whether both the shop and the provider state that the order is free.
-
-    An order whose price is paid by gift cards or other tenders is not free.
-    """
     placed = case.filed.placed
     return (
         placed is not None
@@ -56,10 +49,6 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 
 def _needs_a_record(case: Case) -> bool:
-    """Check whether the policy demands that the shop has stated the order's price.
-
-    Orders that began by `require_order_record_since` are exempt.
-    """
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -73,7 +62,7 @@ def _needs_a_record(case: Case) -> bool:
 
 
 def is_unread(heard: Heard) -> bool:
-    """Check whether a signed or fetched event of unknown kind suggests that money went back."""
+    """Check whether a trusted event of unknown kind suggests that money went back."""
     event = heard.event
     return (
         event.claim == "unrecognized"
@@ -105,11 +94,6 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount of a payment that may still go back, and the events about that amount.
-
-    Open disputes with a stated amount are left out. The function `standing` already subtracts their
-    amounts.
-    """
     unstated = [d for d in payment.disputes if d.unstated and d.word != "won"]
     if not (payment.pending or payment.unread or unstated or payment.undos):
         return 0, []
@@ -139,7 +123,6 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 
 
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
-    """Return the reversals of an uncaptured payment that may in fact concern a captured payment."""
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]
     for heard in payment.attempt.claims.get("reversed", ()):

@@ -1,8 +1,4 @@
-"""Combine many similar findings, attempts or ids into one sentence.
-
-A ledger lists each finding and attempt separately. Code that shows many findings or attempts
-combines them here first. The words are in `vocabulary`.
-"""
+"""Combine many similar findings, attempts or ids into one sentence."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -17,17 +13,13 @@ NAMED: Final = 8
 """Maximum number of ids that a sentence names. The JSON document has all ids."""
 
 NAMED_CHARACTERS: Final = 240
-"""Maximum total length of the ids in a sentence. The limit keeps each row of a list below about 1
-KB."""
+"""Maximum number of characters for the ids in a sentence."""
 
 ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join the first texts with commas, and append how many are left out.
-
-    At most `most` texts of NAMED_CHARACTERS characters together are shown, but always the first.
-    """
+    """Join the first texts with commas, and append how many are left out."""
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:
@@ -69,10 +61,9 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Combine attempts that ended for similar reasons. Return pairs: a list of attempt references,
-    and the reason why these attempts ended.
+    """Combine attempts that ended for similar reasons.
 
-    Attempts are combined if more than ONE_BY_ONE attempts have the same reason code.
+    Each pair has the attempts' references and the reason.
     """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
@@ -88,8 +79,7 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 def joined(each: Sequence[Facts]) -> Facts:
     """Merge the facts of several findings, so that each name has one value.
 
-    Numbers and deadlines keep the largest value, other instants the earliest and, as `last_…`, the
-    latest. Up to ONE_BY_ONE different texts are joined. Different amounts are left out.
+    Different amounts are left out.
     """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:

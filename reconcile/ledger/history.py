@@ -1,8 +1,4 @@
-"""History of one order: the set of all deliveries and records that are known about it.
-
-A history only grows, because new evidence is added by set union. The members of the set have no
-sequence.
-"""
+"""Hold all deliveries and records that are known about one order."""
 
 from __future__ import annotations
 
@@ -18,8 +14,7 @@ from reconcile.ledger.records import Record
 class History:
     """Deliveries and records of one order.
 
-    A delivery of another order is included if it shares a reference or id, so that contradictions
-    are seen.
+    Deliveries of other orders that share a reference are included.
     """
 
     order: str
@@ -38,7 +33,7 @@ class History:
         )
 
     def known_at(self, as_of: Instant) -> History:
-        """Return the part of the history that was received or recorded no later than `as_of`."""
+        """Return the part of the history that was known at `as_of`."""
         return History(
             order=self.order,
             deliveries=frozenset(d for d in self.deliveries if d.received_at <= as_of),
@@ -48,37 +43,24 @@ class History:
     def instant_at(self, now: Instant) -> Instant:
         """Return the instant for which the order's ledger should be computed.
 
-        That is `now`, or a later date that a fast clock gave to the order's evidence.
+        The instant is later than `now` if a fast clock dated evidence.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return a copy in which every delivery and record has the arrival time under which it was
-        stored.
-
-        This arrival time is wrong if the clock was wrong. `as_it_counts` returns a copy with the
-        corrected times.
-        """
+        """Return a copy with the arrival times as stored, uncorrected."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Return a copy in which deliveries and records that a wrong clock misdated have their
-        corrected times.
-
-        This undoes `as_stored`.
-        """
+        """Return a copy with the corrected arrival times."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return a copy in which the named deliveries and records have new instants.
-
-        If an id is named several times, its earliest new instant is used.
-        """
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:
             instants[thing] = min(instants.get(thing, at), at)

@@ -38,15 +38,13 @@ EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
-"""Named values. A name that ends in `_at` has an Instant, and a name that ends in `_us` has a
-Duration."""
+"""Named values. Names ending in `_at` have an Instant, in `_us` a Duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """Reason for a conclusion of the ledger.
 
-    code   name of the reason
     cites  ids of the events and records that prove the reason
     facts  amounts, instants and texts that the reason's sentence mentions
     """
@@ -71,14 +69,14 @@ class Finding:
 
 
 OVERDUE: Final = "overdue_at_provider"
-"""Reason code of an order whose pending payments are all slow and later than expected."""
+"""Reason code of an order whose slow payments are all overdue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One attempt of the customer to pay, with its outcome.
 
-    ended_at         date of the final event, or the deadline; None while the attempt is open
+    ended_at         date of the final event, or the deadline; None while open
     method           class of a slow payment method, if known
     expected_by      when a pending slow payment should have ended
     revocable_until  until when the customer can revoke a captured payment, if known
@@ -96,7 +94,7 @@ class Attempt:
 
     @property
     def overdue(self) -> bool:
-        """Check whether a slow payment should have ended by now, but its end is unknown."""
+        """Check whether a slow payment should have ended by now."""
         return self.reason.code == OVERDUE
 
 
@@ -104,8 +102,7 @@ class Attempt:
 class Movement:
     """One movement of money, such as a capture or a refund.
 
-    heard     events that report the movement
-    stated    different amounts that these events state, sorted
+    stated    different amounts that the events state, sorted
     rests_on  events of other movements that were used to compute the amount
     named     the record that states the amount, if no event does
     money     the amount; None unless exactly one amount is stated
@@ -130,10 +127,7 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """Return the events that report this movement.
-
-        For a lost dispute, these are only the events that report the loss.
-        """
+        """Return the events that report this movement."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]
@@ -142,10 +136,7 @@ class Movement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of a ledger, for one movement of money.
-
-    Captured money is positive, and returned money is negative.
-    """
+    """One line of a ledger. Captured money is positive, returned money negative."""
 
     at: Instant
     kind: EntryKind
@@ -155,12 +146,7 @@ class Entry:
 
 
 class PaymentWindow(NamedTuple):
-    """Time limits of an order's slow payments.
-
-    expected_by      when the last pending slow payment should have ended, if one is pending
-    method_class     method of that payment, or of the payment that can be revoked longest
-    revocable_until  until when customers can revoke a captured payment, if known
-    """
+    """Time limits of an order's slow payments."""
 
     expected_by: Instant | None = None
     method_class: str | None = None
@@ -172,10 +158,9 @@ NO_WINDOW: Final = PaymentWindow()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """Money captured and returned in one currency, in minor units. All numbers are positive.
+    """Money captured and returned in one currency, in positive minor units.
 
-    lost  amount lost in disputes, less the amount that came back because a lost dispute was won
-          later
+    The amount of lost disputes excludes money that a later win returned.
     """
 
     currency: str
@@ -194,21 +179,16 @@ class Ledger:
     """Ledger of one order, as known at `as_of`.
 
     expected          price of the order; None if not stated, or if statements disagree
-    balances          balance of each currency, sorted by currency code
-    held              captured amount, less returns and open disputes, in the order's currency; None
-                      if no money moved
-    owed              amount to give back, in the order's currency, with pending refunds: the
-                      surplus, or all of a canceled order; None for nothing
+    held              captured amount, less returns and open disputes; None if no money moved
+    owed              amount to give back, with pending refunds; None for nothing
     returning         part of `owed` that pending refunds will return, if any
     returning_more    whether a pending refund states no amount
     on_top            part of `held` that was paid on top of the price, for each kind
     came_on_top       amount paid on top of the price, for each kind, returned or not
-    discount          amount that provider discounts took off the price in `expected`, if any
-    movements         movements of money from which the entries were made
+    discount          amount that provider discounts took off the price, if any
     reasons           reasons for the outcome, the deciding reason first
     withheld          reasons not to fulfill a paid order
     next_decision_at  instant before which the ledger cannot change without new evidence
-    case              the evidence of the order, grouped by attempt
     """
 
     order: str
@@ -240,7 +220,7 @@ class Ledger:
 
     @property
     def held_for_price(self) -> Money | None:
-        """Return the held amount without the part that was paid on top of the price."""
+        """Return the held amount without the part paid on top of the price."""
         if self.held is None or not self.on_top:
             return self.held
         above = sum([part.money.minor for part in self.on_top])

@@ -1,14 +1,7 @@
-"""Compute the movements of money on each payment. A movement counts once, however many events state
-it.
+"""Compute the movements of money on each payment.
 
-- one capture per attempt, or per capture reference
-- one refund per refund reference, or per event id without a reference
-- a further refund, if a running total or a fetched answer states a larger sum
-- one reversal
-- the loss of each dispute
-
-An amount that the provider withdraws later is a separate, negative movement. If events state
-different amounts for one movement, no amount is entered.
+A movement counts once, however many events state it. If events state different amounts, no amount
+is entered.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +23,6 @@ _WORD: Final[dict[ClaimKind, DisputeWord]] = {
     "dispute_won": "won",
 }
 _RANK: Final[dict[ClaimKind, int]] = {"disputed": 0, "dispute_won": 1, "dispute_lost": 2}
-"""Rank of dispute events with equal dates. The event with the highest rank counts as the latest."""
 
 _MOVES: Final[frozenset[ClaimKind]] = frozenset(
     (
@@ -57,8 +49,7 @@ class Dispute:
     amount    largest amount that an event states; None for the whole payment
     lost      part of `amount` that was lost; None for all
     returned  amount that a win gave back after a loss; None for all
-    reopened  whether the dispute is open again after a loss
-    unstated  whether an event states no amount, so that the dispute can cover the whole payment
+    unstated  whether no event states an amount
     """
 
     heard: list[Heard]
@@ -71,16 +62,13 @@ class Dispute:
 
     @property
     def was_lost(self) -> bool:
-        """Check whether the dispute was ever lost, even if a later win returned the money."""
+        """Check whether the dispute was ever lost, even if won later."""
         return any(each.event.claim == "dispute_lost" for each in self.heard)
 
 
 @dataclass(slots=True)
 class PendingRefund:
-    """Refund that has been started but is not finished.
-
-    amount  part of the refund that has not been paid out yet; None if unknown
-    """
+    """Refund that is not finished. Its amount is None if unknown."""
 
     heard: list[Heard]
     amount: Money | None
@@ -95,13 +83,11 @@ class PendingRefund:
 class Payment:
     """Money of one payment attempt.
 
-    returns   movements that gave money back: refunds, reversals and lost disputes
-    disputes  all disputes, open or closed
-    pending   refunds that are not finished
-    failed    events of refunds that failed and did not succeed later
-    unread    events of unknown kinds whose names suggest that money went back
-    undos     amounts that the provider's API stopped stating, until a further answer confirms it
-    plain     whether there are only captures, as in nearly all payments
+    returns  refunds, reversals and lost disputes
+    failed   events of refunds that failed and did not succeed later
+    unread   events of unknown kinds whose names suggest that money went back
+    undos    amounts that the provider's API stopped stating, not yet confirmed
+    plain    whether there are only captures
     """
 
     attempt: AttemptEvidence
@@ -116,7 +102,7 @@ class Payment:
 
     @property
     def known(self) -> bool:
-        """Check whether an event reported the payment itself, and not only money that went back."""
+        """Check whether an event reported the payment itself."""
         return bool(self.captures) or not _TRIES.isdisjoint(self.attempt.claims)
 
     @property
@@ -129,14 +115,16 @@ class Payment:
         return [each for each in self.disputes if each.word == "open"]
 
     def captured(self, currency: str) -> int:
-        """Return the captured amount in minor units. A capture counts only if exactly one amount is
-        stated."""
+        """Return the captured amount in minor units.
+
+        A capture counts only if exactly one amount is stated.
+        """
         return _sum(self.captures, currency)
 
     def returned(self, currency: str) -> int:
         """Return the amount that went back, in minor units.
 
-        A movement counts only if exactly one amount is stated for it.
+        A movement counts only if exactly one amount is stated.
         """
         return _sum(self.returns, currency)
 
@@ -210,11 +198,6 @@ def _nothing_left(payment: Payment) -> bool:
 
 
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
-    """Return the captures that the events state: one for each capture reference, or a single
-    capture.
-
-    An event without a capture reference states the total of all captures.
-    """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
     named: dict[str, list[Heard]] = {}
@@ -239,8 +222,6 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Return the captures, with amounts filled in from the shop's records. A record's amount is
-    used only for a capture whose amount no event states."""
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
     proved = filed.assigned.get(attempt.assignment or "")
@@ -274,11 +255,9 @@ def _total(captures: list[Movement]) -> Money | None:
 
 
 class Refunds:
-    """Refunds of one attempt: done, pending and failed, with their running totals.
+    """Done, pending and failed refunds of one attempt, with running totals.
 
-    A refund is identified by its reference, or else by its event id. A failed refund counts as done
-    if a later event says that it succeeded. Otherwise its amount is subtracted from each running
-    total dated between the refund and the failure.
+    A refund is identified by its reference, or else by its event id.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -312,11 +291,7 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, followed by additional refunds that only running totals show.
-
-        An additional refund is the amount by which a running total exceeds the known refunds. The
-        additional refunds are sorted by currency.
-        """
+        """Return each refund once, then refunds that only running totals show."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -339,10 +314,6 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund and the movement that takes it back.
-
-        The result is empty if a signed event reports that the refund failed.
-        """
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -354,8 +325,7 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return the refunds that one answer of the provider withdrew, if no later answer has
-        confirmed the withdrawal."""
+        """Return refunds that one answer withdrew and no later answer confirmed."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -366,10 +336,6 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return each new maximum of a running total, with the events that state this maximum.
-
-        If the sequence of the events is unclear, only the largest value is returned.
-        """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
         if found or self.failed or not once or not _all_dated([each for _, each in stated]):
             most = max([so_far for so_far, _ in stated], default=0)
@@ -384,7 +350,6 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return an event's running total in minor units, without the refunds that failed later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -398,8 +363,7 @@ class Refunds:
         return max(amount, 0)
 
     def pending(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return the refunds that are not finished, each with the amount that has not been paid out
-        yet."""
+        """Return the unfinished refunds, with the amounts not yet paid out."""
         found = []
         for name, heard in self._started.items():
             failures = self._failed.get(name)
@@ -420,10 +384,6 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return one pending refund that combines all pending refunds without a reference.
-
-        Refunds that may have ended are subtracted. The result is empty if no amount is left.
-        """
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
         known = [money for money in amounts if money is not None]
@@ -472,11 +432,6 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return movements for the part of a stated sum that exceeds the known movements.
-
-    If a later answer states a smaller sum, and no further answer confirms the smaller sum, the
-    difference is added to `undos`.
-    """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
     undone = [
@@ -503,10 +458,6 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add a capture for the part of a stated sum that exceeds the known captures.
-
-    If the sum falls later, a reversal is added.
-    """
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -571,7 +522,7 @@ def _by_reference(heard: Iterable[Heard]) -> dict[str, list[Heard]]:
 
 
 def by_movement(heard: Iterable[Heard]) -> list[list[Heard]]:
-    """Group the events by refund reference, or by event id if there is no reference."""
+    """Group the events by refund reference, or else by event id."""
     events = list(heard)
     return [*_by_reference(events).values(), *_unnamed(events)]
 
@@ -595,10 +546,6 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 
 
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
-    """Group the dispute events by dispute reference.
-
-    Events without a reference belong to the only dispute, or else form a separate one.
-    """
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
     ]
@@ -611,10 +558,6 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Build a dispute from its events. The last event gives its state.
-
-    A win after a loss counts only if both events have a date.
-    """
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -660,11 +603,6 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return the movements of a lost dispute.
-
-    If the dispute was won later, the money that came back is subtracted. A win that no later answer
-    confirmed is also added to `undos`.
-    """
     if dispute.word == "open" or not dispute.was_lost:
         return []
     amount, attempt = lost_of(dispute, payment), payment.attempt
