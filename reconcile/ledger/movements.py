@@ -660,11 +660,6 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Check whether a reversal may take back a capture.
-
-    The result is False if the reversal names another capture, or if the reversal is dated before
-    this capture.
-    """
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:
@@ -674,10 +669,7 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 
 
 def at_most_returned(payment: Payment, currency: str) -> int:
-    """Return the largest amount that may have gone back.
-
-    The result is the sum of the largest amounts stated for each refund and each lost dispute.
-    """
+    """Return the largest amount that may have gone back."""
     gone = 0
     for movement in payment.returns:
         if movement.kind != "dispute_lost":

@@ -1,9 +1,4 @@
-"""Compute the part of a payment that was paid on top of the price, and the provider's discounts.
-
-If the provider states the part for the price, the rest is on top. Otherwise tips, fees and other
-named parts are on top, but only as far as all captures exceed the price. Returned money is first
-subtracted from what was paid for the price.
-"""
+"""Compute the part of a payment beyond the price, and the provider's discounts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,23 +9,18 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts that are paid on top of a price, in the order in which a shared amount is used up.
-
-`shipping` and `tax` are last, because prices often include them.
-"""
+"""Kinds of parts paid on top of a price, in the order of use."""
 
 
 @dataclass(slots=True)
 class Counted:
-    """Amounts of one payment for comparing the order's money with its price, in minor units of one
-    currency.
+    """Amounts of one payment, in minor units of one currency.
 
-    captured  amount that came
     kept      amount that came, less returns and open disputes; can be negative
     beyond    part of `captured` above the base that the provider states
-    named     sum of the named tips, fees and other parts of captures without a stated base
+    named     sum of the named parts of captures without a stated base
     kinds     sum of the named parts for each kind
-    discount  sum of the discounts at the provider that the shop pays for
+    discount  sum of the discounts that the shop pays for
     financed  sum of the discounts that the provider pays for
     """
 
@@ -47,13 +37,12 @@ class Counted:
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount of this payment that was certainly paid on top of the price."""
+        """Return the amount of this payment certainly paid on top of the price."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return the amounts of a payment that are needed to compare the order's money with its
-    price."""
+    """Return the amounts of a payment that are compared with the price."""
     found = Counted(captured=payment.captured(currency), kept=kept)
     if not payment.attempt.parts:
         return found
@@ -82,11 +71,6 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Add up the parts of a capture for each kind of part.
-
-    If events state different sums, the smallest sum of `base` is used, and the largest sum of every
-    other kind.
-    """
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}
@@ -100,11 +84,7 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return how much of the money that was kept pays the price, in minor units.
-
-    Payments that returned money count only if they raise the sum, so that refunding a superfluous
-    payment never makes an order underpaid.
-    """
+    """Return how much of the kept money pays the price, in minor units."""
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
     if len(untouched) == len(shares):
@@ -129,10 +109,7 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
     """Return the discounts that the provider pays, and those that the shop pays.
 
-    Several payments' discounts are added up only if the price needs them, so that an order paid
-    twice gets one discount. A fully returned payment counts only if it is the only one.
-
-    percent  largest percentage of the price that the shop's discount may take off
+    An order paid twice gets one discount.
     """
     lacking = price - sum([s.captured - s.beyond for s in shares if s.kept == s.captured])
     taken = []
@@ -149,8 +126,7 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
 
 
 def by_kind(shares: Sequence[Counted], minor: int, currency: str) -> tuple[Part, ...]:
-    """Divide an amount among the kinds of parts that are paid on top of the price. The parts are in
-    the order of ON_TOP."""
+    """Divide an amount among the kinds of parts paid on top of the price."""
     found = []
     for kind in ON_TOP:
         given = sum([(each.kinds or {}).get(kind, 0) for each in shares])

@@ -45,9 +45,9 @@ class Expectation:
 
     money     amount due at providers; None if not stated, or if statements differ
     stated    the different amounts, if statements differ
-    tendered  part of the price that was paid without a provider, such as by gift card, if any
+    tendered  part of the price that was paid without a provider, if any
     discount  part of the price that discounts at providers take off, if any
-    by_shop   whether the shop itself stated the price, by a record or a requested session
+    by_shop   whether the shop itself stated the price
     """
 
     money: Money | None
@@ -58,7 +58,7 @@ class Expectation:
     discount: Money | None = None
 
     def facts(self) -> Facts:
-        """Return the amounts of the price as facts. The result is empty if the price is unknown."""
+        """Return the amounts of the price as facts."""
         if self.money is None:
             return ()
         less = (("tendered", self.tendered), ("discount", self.discount))
@@ -67,26 +67,24 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All conclusions about the money and the outcome of an order, for the findings.
+    """All conclusions about the money and the outcome of an order.
 
-    payments       money of the attempts whose evidence mentions money
     captures       movements that brought money
     bodies         groups of events that have one id but different bodies
-    doubts         reasons for doubt about each payment, by the `id()` of the attempt's evidence
+    doubts         reasons for doubt, by the `id()` of the attempt's evidence
     currency       currency of the price, or else of all captures, if they have one
-    held           captured amount in `currency`, less returns and open disputes, in minor units
-    shares         amounts of each payment that is not in doubt; empty if no payment names parts
-    came_on_top    amount paid on top of the price on the payments not in doubt
+    held           captured amount in `currency`, less returns and open disputes
+    shares         amounts of each payment that is not in doubt; empty without named parts
+    came_on_top    amount paid on top of the price, without payments in doubt
     on_top         part of `came_on_top` that is still held
-    percent        largest percentage of the price that a discount at a provider may take off
-    refused        part of the discounts at providers that the shop does not accept, if any
-    lost_in_doubt  money that went back on payments in doubt, beyond what they certainly captured
+    percent        largest percentage of the price that a provider's discount may take off
+    refused        part of the discounts that the shop does not accept, if any
+    lost_in_doubt  money that went back on payments in doubt, beyond their certain captures
     counted        held amount of the payments not in doubt, less `on_top` and `lost_in_doubt`
     surplus        amount by which `counted` exceeds the price, or 0
     owed           amount to give back: the surplus, or everything if the shop canceled
     returning      part of `owed` that pending refunds will return
-    withheld       reasons not to fulfill the order, set during the fold
-    ship_by        when an unfulfilled order becomes a finding, set during the fold
+    ship_by        when an unfulfilled order becomes a finding
     plain          whether there are captures only
     """
 
@@ -123,7 +121,7 @@ class Judgement:
         return None if self.expected.money is None else self.expected.money.minor
 
     def is_paid_without(self, on_hold: Mapping[int, int], price: Money) -> bool:
-        """Check whether the order would still be paid if the amounts on hold went back, too.
+        """Check whether the order would stay paid without the amounts on hold.
 
         on_hold  amount on hold for each payment, by the `id()` of the attempt's evidence
         """
@@ -232,7 +230,7 @@ def _expected(case: Case) -> Expectation:
 class PaymentSum(NamedTuple):
     """Money that is left of one payment, in minor units of one currency.
 
-    kept     captured amount, less the returned amount; negative if more went back than came
+    kept     captured less returned amount; negative if more went back than came
     on_hold  part of `kept` that open disputes hold
     """
 
@@ -241,11 +239,7 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return the money that is left of a payment, and the part that open disputes hold.
-
-    A dispute that was reopened after a loss holds its whole amount, because reopening returns no
-    money.
-    """
+    """Return the money left of a payment, and the part that open disputes hold."""
     kept = payment.captured(currency)
     if payment.plain:
         return PaymentSum(kept, 0)
@@ -265,7 +259,7 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return the amount that pending refunds will take, limited to the money that is left."""
+    """Return the amount that pending refunds will take from the remaining money."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -280,10 +274,6 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Compute the sums of the judgement, such as `held`, `counted`, `surplus` and `owed`.
-
-    Payments in doubt do not count for `counted`, `surplus` and `owed`.
-    """
     price = judgement.expected.money
     if price is not None:
         currency = price.currency
@@ -337,7 +327,6 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Decide the outcome by the first matching row of the table in reconcile/README.md."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -351,8 +340,7 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Check whether the payment consists only of refunds that belong to no capture, and the order's
-    captures cover these refunds."""
+    """Check whether a payment has only refunds that other captures cover."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -434,15 +422,12 @@ def _counting(judgement: Judgement) -> bool:
 
 
 def paid_several_times(judgement: Judgement) -> bool:
-    """Check whether at least two captures each equal the price. Captures in doubt do not count."""
+    """Check whether at least two captures each equal the price."""
     return times_paid(judgement) > 1
 
 
 def times_paid(judgement: Judgement) -> int:
-    """Return the number of captures that equal the price.
-
-    Payments in doubt and amounts on top of the price do not count.
-    """
+    """Return the number of captures that equal the price."""
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
         return 0
@@ -457,10 +442,6 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Decide `unresolved` if the outcome depends on a payment in doubt or on excess returned money.
-
-    Otherwise return None.
-    """
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -530,10 +511,7 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts that a reversal states and that do not fit.
-
-    An amount fits if it equals the returned money, the captured total, or a capture.
-    """
+    """Return the amounts that a reversal states and that do not fit."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -615,11 +593,6 @@ def _money_reason(
     extra: tuple[str, ...] = (),
     returned_on: Sequence[Payment] | None = None,
 ) -> Reason:
-    """Return a reason that states all amounts of the order.
-
-    The fact `returned` is the sum for the payments in `returned_on`, or for all payments if that is
-    None.
-    """
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
     if not judgement.balances:
@@ -652,10 +625,7 @@ def _money_reason(
 
 
 def returning_facts(judgement: Judgement) -> Facts:
-    """Return a fact with the owed amount that pending refunds will return.
-
-    The result is empty if there is no such amount.
-    """
+    """Return a fact with the owed amount that pending refunds will return."""
     if not judgement.returning or judgement.currency is None:
         return ()
     return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)

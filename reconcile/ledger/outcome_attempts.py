@@ -1,8 +1,4 @@
-"""Decide the outcome of one payment attempt.
-
-The strongest claim of its events decides. If no claim decides, the attempt is open until its
-deadline.
-"""
+"""Decide the outcome of one payment attempt by its strongest claim."""
 
 from typing import Final
 
@@ -19,25 +15,21 @@ RANKED: Final[tuple[AttemptOutcome, ...]] = (
     "expired",
     "timed_out",
 )
-"""Claims that decide an attempt, the strongest first. Their order of arrival does not matter."""
+"""Claims that decide an attempt, the strongest first."""
 
 _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "expired")
-"""Claims that end a reservation of money, if the provider dates the claim after the reservation."""
 
 LONGEST_WINDOW: Final[Duration] = 60 * DAY
-"""Maximum time for which a slow payment keeps an attempt open, counted from the claim's arrival.
+"""Maximum time for which a slow payment keeps an attempt open.
 
-Without this limit, a date from the provider could keep an order open for ever.
+A date from the provider could keep an order open for ever.
 """
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Decide an attempt by its strongest claim, or else by its deadline.
-
-    A reversal without a capture counts as a cancellation.
-    """
+    """Decide an attempt by its strongest claim, or else by its deadline."""
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)
@@ -82,10 +74,6 @@ def _slow_until(heard: Heard) -> Instant:
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the slow payment method that an event named last; None if the payment is not slow.
-
-    UNKNOWN_METHOD is returned if the payment is slow but no event names its method.
-    """
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -94,10 +82,6 @@ def _method(evidence: AttemptEvidence) -> str | None:
 
 
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
-    """Return the instant until which the customer can revoke the last capture.
-
-    The result is None if no event states how long the payment can be revoked.
-    """
     if not evidence.slow:
         return None
     spans = [h for h in evidence.heard if h.event.revocable_days is not None]
@@ -166,12 +150,7 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
-    """Return the instant at which to stop waiting for the attempt's final event, if known.
-
-    It is the session's expiry plus grace. Without an expiry, it is one payment window plus grace
-    after the opening, else after the first event, else after the shop's request. A pending slow
-    payment extends it to that payment's own limit.
-    """
+    """Return the instant at which to stop waiting for the attempt's final event."""
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace
     opened = [file.opened for file in evidence.files if file.opened is not None]

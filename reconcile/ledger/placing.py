@@ -1,12 +1,8 @@
-"""Assign events to orders by the records of the shop and of persons, before the events' own order
-numbers.
+"""Assign events to orders by the records of the shop and of persons.
 
-A person's latest assignment outranks everything. Then the shop's records decide: it named the
-payment or its session for an order, or opened a session for it. If they name several orders for one
-payment, none counts.
-
-Returned money belongs to the order of its payment. If events name several orders for one payment,
-and the shop has placed only one of them, that order counts.
+1 a person's latest assignment decides
+2 else the shop's records decide, unless they name several orders
+3 else the event's own order number decides
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,18 +18,14 @@ Key = tuple[str, Literal["payment", "session"], str]
 NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_opened"))
 
 CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
-"""Kinds of records that say which order a payment belongs to.
-
-These records are stronger than the order that an event names.
-"""
+"""Kinds of records that say which order a payment belongs to."""
 
 
 class Placed(NamedTuple):
     """Order to which an event belongs according to the strongest evidence.
 
     order  None if an assignment was withdrawn
-    by     ids of the evidence: an assignment or record, and events that connect its session with
-           the payment
+    by     ids of the evidence for the order
     """
 
     order: str | None
@@ -71,8 +63,10 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the order to which records assign the event; None if they name no order or several
-        orders."""
+        """Return the order to which records assign the event.
+
+        None also means that records name several orders.
+        """
         keys = keys_of(event)
         if not keys:
             return None
@@ -108,10 +102,7 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order that other events of the payment name, or None if equal or unclear.
-
-        Call this only for an event that no record assigns.
-        """
+        """Return the other order that events of the payment name, if only one."""
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -128,16 +119,12 @@ class Placing:
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
         """Return the ids of events that name `order` for the payment of `event`.
 
-        The result is empty if all events of the payment name the same order.
+        The result is empty if the events agree on the order.
         """
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references.
-
-        Each order has the ids of the events that lead from a reference to that order.
-        """
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -145,11 +132,6 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return all references that events connect with the given references, directly or through
-        other references. The given references are included.
-
-        The value for each reference has the ids of the events that make the connection.
-        """
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:
@@ -164,8 +146,7 @@ class Placing:
 def may_link(event: Event) -> bool:
     """Check whether an event links its payment to the order that the event names.
 
-    The result is False for events about returned money, because their order reference may belong to
-    the refund itself.
+    An event about returned money never does.
     """
     return (
         event.order is not None
@@ -175,7 +156,7 @@ def may_link(event: Event) -> bool:
 
 
 def keys_of(each: Event | Record) -> list[Key]:
-    """Return the references that an event or record names: first the payment, then the session."""
+    """Return the references of an event or record, the payment first."""
     source = each.source or ""
     keys: list[Key] = []
     if each.payment is not None:

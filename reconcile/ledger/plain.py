@@ -1,7 +1,6 @@
-"""Explain a ledger in plain words, for a customer and for the shop's people.
+"""Explain a ledger in plain words, for customers and for the shop's people.
 
-`plain` words can be read aloud to a customer, and contain no ids or codes. `staff` words say what
-the shop's people must do. No fingerprint covers either.
+No fingerprint covers these words.
 """
 
 from collections.abc import Collection
@@ -32,20 +31,14 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""Sentence that tells a customer what follows, for each outcome.
-
-An outcome has no sentence if its reasons already say what follows.
-"""
+"""Sentence that tells a customer what follows, for each outcome."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
     "authorized": "The order waits until it is taken.",
     "pending": "The order waits until the payment is finished.",
 }
-"""Sentence that asks the customer to wait, for each outcome.
-
-The sentence is used for orders that are neither shipped nor canceled.
-"""
+"""Sentence that asks the customer to wait, for each outcome."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship.",
@@ -62,11 +55,7 @@ SHIPPING: Final[dict[Outcome, str]] = {
     "timed_out": "Do not ship: no final word of the payment has come.",
     "not_attempted": "Do not ship: no payment for it is known.",
 }
-"""Instruction on shipping for the shop's people, for each outcome.
-
-The instruction is used for orders that are neither shipped nor canceled, if nothing prevents
-shipping.
-"""
+"""Instruction on shipping for the shop's people, for each outcome."""
 
 IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "dispute_open",
@@ -102,8 +91,7 @@ _MOVEMENTS: Final = {
 }
 
 BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
-"""Reason codes whose sentence mentions only disputes, so that a sentence about refunds must be
-added."""
+"""Reason codes that need an additional sentence about refunds."""
 
 _OPTIONAL: Final = {
     "disputed": " of {}",
@@ -138,10 +126,7 @@ LOST: Final = (
 UNALLOCATED: Final = (
     "A payment of {money} belongs to no order yet, and may be for this one: we are looking into it."
 )
-"""Sentence about an unallocated payment that may be for the order.
-
-Such a payment names the order, or has the amount due and the customer's phone number.
-"""
+"""Sentence about an unallocated payment that may be for the order."""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order. We are checking whether it is meant for this order."
@@ -169,10 +154,7 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reason codes which say that no payment or no event came.
-
-If messages may have been lost, such a reason is not shown, because it could be false.
-"""
+"""Reason codes which say that no payment or no event came."""
 
 
 def with_plain(
@@ -207,7 +189,7 @@ def with_plain(
 def plain_answer(
     ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING, forgotten: bool = False
 ) -> tuple[str, ...]:
-    """Return sentences that tell a customer what happened, what is pending and what follows.
+    """Return sentences that tell a customer what happened and what follows.
 
     behind_s   age in seconds of an unread delivery
     unheard    evidence outside the ledger that can be about the order
@@ -347,10 +329,6 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""Pair of instructions about a payment that is still open, for each outcome.
-
-The first instruction is for an order that was shipped, the second for an order that was canceled.
-"""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 
@@ -372,7 +350,6 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return the instruction about a finding; an empty text if nothing needs to be done."""
     filed = ledger.case.filed
     if finding.code == "held_back" and (
         filed.fulfilled or filed.canceled or ("hold", MAYBE_OTHERS) in finding.facts
@@ -408,8 +385,6 @@ def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) 
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
-    """Return the findings with one code. A `refund_pending` is left out if that refund is
-    overdue."""
     found = [each for each in ledger.findings if each.code == code]
     if code == "refund_pending":
         overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}
@@ -458,10 +433,7 @@ def _owed_by_staff(ledger: Ledger) -> str:
 
 
 def plain_outcome(ledger: Ledger, unheard: Unheard = NOTHING) -> tuple[str, ...]:
-    """Return sentences that tell a customer what happened to the order.
-
-    The sentences mention neither next steps nor unallocated payments.
-    """
+    """Return sentences that tell a customer what happened to the order."""
     doubts = _unheard_by_customer(ledger, replace(unheard, payments=()))
     said = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
     return tuple(dict.fromkeys([*doubts, *map(plain_reason, said)]))
@@ -477,7 +449,7 @@ def plain_headline(ledger: Ledger) -> str:
 
 
 def plain_reason(reason: Reason) -> str:
-    """Return a reason as a sentence for a customer, without any code of a payment service."""
+    """Return a reason as a sentence for a customer, without codes."""
     facts = reason.facts
     words = _words(facts, optional=frozenset(("on_top", "not_given_back")))
     if ("hold", UNREADABLE) in facts:
@@ -517,8 +489,7 @@ def _code_of(reason: Reason) -> str | None:
 
 
 def staff_reason(reason: Reason) -> str:
-    """Return what the shop's people must do because of a reason; an empty text if there is nothing
-    to do."""
+    """Return the instruction for a reason; empty for nothing to do."""
     code = _code_of(reason) if reason.code in _NOT_PAID else None
     if ("hold", MAYBE_OTHERS) in reason.facts:
         return FINDINGS["maybe_other_shop"].staff
@@ -546,10 +517,7 @@ def plain_finding(finding: Finding) -> str:
 
 
 def staff_finding(finding: Finding) -> str:
-    """Return what the shop's people must do about one finding or several similar findings.
-
-    The text is empty if there is nothing to do.
-    """
+    """Return the instruction for a finding; empty for nothing to do."""
     return _with_more(_staff_words(finding), finding)
 
 
@@ -604,10 +572,6 @@ def _after_deadline(finding: Finding) -> str:
 
 
 def _words(facts: Facts, *, optional: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the text of each fact. The keys are the names of the facts.
-
-    The texts of all facts named `amount_…` are joined under the key `amounts`.
-    """
     words = dict.fromkeys(optional, "")
     for name, value in facts:
         text = _in_words(name, value)

@@ -9,29 +9,27 @@ from reconcile.instants import DAY, MINUTE, Duration, Instant
 FORM: Final = 4
 """Version number of the policy text and of the folding rules.
 
-Increase it when a setting's meaning or a fold's result changes, once a release, and not before the
-first release. All orders are then folded again.
+A new number makes the program fold all orders again. Increase it at most once a release.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Deadlines and tolerances for computing a ledger. Durations and instants are microseconds.
+    """Deadlines and tolerances for computing a ledger, in microseconds.
 
     payment_window              time that an attempt can take without a stated expiry
-    grace                       time added to the window, because the final event takes time to
-                                arrive
+    grace                       time added to the window
     late_after                  delay of arrival beyond which an event is `delivered_late`
     future_tolerance            time by which an event's date can be later than its arrival
-    fulfillment_window          how long a placed order can wait for fulfillment; None if the shop
-                                does not report it
+    fulfillment_window          how long a placed order can wait; None if the shop does not report
+                                it
     refund_window               how long a refund can be pending before it is overdue
     require_order_record_since  orders begun after this instant need a price from the shop; None for
                                 none
-    mismatch_held               sources whose payments are in doubt if only the order number links
-                                them, and their amount is no price of the order
+    mismatch_held               sources whose payments are doubted if the order number alone links
+                                them and the amount is no price
     provider_discount_percent   largest percentage of the price that the shop's discount may take
-                                off, 0 to 100
+                                off
     """
 
     payment_window: Duration = 30 * MINUTE

@@ -1,9 +1,6 @@
 """Compute the sums, refunds and chargebacks of a payment from its provider's answers.
 
-Each answer describes one version of the payment, and the latest version counts. An answer withdraws
-an amount that earlier answers stated. Until a second answer, at least an hour later, confirms this,
-no order becomes fulfillable by it: the first may come from an outdated copy. Signed events are not
-used here.
+An answer may come from an outdated copy, so that a withdrawn amount needs a second answer.
 """
 
 from collections.abc import Sequence
@@ -16,7 +13,7 @@ from reconcile.ledger.events import ANSWERS, STATE_WORDS, ClaimKind, State, Stat
 from reconcile.money import Money
 
 REPEATED_AFTER: Final[Duration] = HOUR
-"""Minimum time between an answer that withdraws an amount and the answer that confirms this."""
+"""Minimum time between two answers that together withdraw an amount."""
 
 _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
     ("refund", "done"): "refunded",
@@ -32,7 +29,6 @@ class Step(NamedTuple):
     """Sum that the provider states for one version of a payment.
 
     version  date of the payment's version
-    minor    the sum in minor units
     said     answers that state the sum, each with the date of the sum
     """
 
@@ -43,22 +39,17 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Amount that an earlier answer of the provider stated and a later answer withdrew.
-
-    No further answer has confirmed the withdrawal yet.
-
-    heard  events of the answers that withdrew the amount
-    """
+    """Withdrawal of a stated amount that no further answer has confirmed."""
 
     money: Money
     heard: Sequence[Heard]
 
 
 class Position:
-    """Sums, refunds and chargebacks of one attempt's payment, as the provider's answers state them.
+    """Sums, refunds and chargebacks of one payment in the provider's answers.
 
-    claims    single refunds and chargebacks from the answers, converted into events
-    repeated  references of those that two answers withdrew
+    claims    single refunds and chargebacks from the answers, as events
+    repeated  references of refunds and chargebacks that two answers withdrew
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
@@ -124,11 +115,7 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return the sums that the answers state, one step for each version of the payment.
-
-        The largest sum about one version counts. An answer without a version or payment states only
-        a minimum.
-        """
+        """Return the stated sums, one step for each version of the payment."""
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
             money, version = state.money, each.event.stated_at
@@ -153,16 +140,11 @@ class Position:
 
 
 NO_POSITION: Final = Position(AttemptEvidence("", ""))
-"""Empty position, shared by all payments without answers from the provider. Callers must not add
-anything to this object."""
+"""Shared empty position. Callers must not add anything to this object."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the largest sum that is still valid.
-
-    A sum is no longer valid if a later answer states another sum, and a further answer confirms the
-    change.
-    """
+    """Return the largest sum that no confirmed answer has replaced."""
     return max(
         [
             step.minor

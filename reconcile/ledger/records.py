@@ -1,4 +1,4 @@
-"""Types for records: facts that the merchant's side states about an order.
+"""Types for records, which state the merchant's facts about an order.
 
 A record never changes. A later record corrects it.
 """
@@ -29,12 +29,12 @@ RecordKind = Literal[
 ]
 """Kinds of facts that the merchant's side can state.
 
-order_not_canceled    the shop withdraws the cancellation that it stated before
-order_not_fulfilled   the shop withdraws the fulfillment that it stated before
+order_not_canceled    the shop withdraws the cancellation
+order_not_fulfilled   the shop withdraws the fulfillment
 session_unknown       the request was sent and no answer came
 reference_named       the shop says that a session or payment belongs to this order
 held                  the order must not be fulfilled until a `released` with this reason
-payment_assigned      a person gives a payment to this order, or withdraws it from this order
+payment_assigned      a person gives a payment to this order, or withdraws it
 payment_dismissed     a person says that a payment belongs to no order
 finding_accepted      a person accepts a finding, which then needs no further action
 redated               corrects the time of a delivery, record or revision after a fast clock
@@ -43,10 +43,7 @@ redated               corrects the time of a delivery, record or revision after 
 HoldReason = Literal[
     "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
-"""Reason for a hold. An order on hold must not be fulfilled.
-
-`poisoned_delivery` means that a delivery was set aside because reading it failed repeatedly.
-"""
+"""Reason for a hold. An order on hold must not be fulfilled."""
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
 
@@ -67,11 +64,7 @@ DismissedAs = Literal["to_refund", "other_business"]
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Value of `order` in a record that belongs to no order.
-
-Every `payment_dismissed` record has this value. A `redated` record has it if the corrected delivery
-or record belongs to no order.
-"""
+"""Value of `order` in a record that belongs to no order."""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
 
@@ -89,26 +82,22 @@ class Tender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One fact from the merchant's side. Parentheses name the kinds of records that use a value.
+    """One fact from the merchant's side.
 
     recorded_at  when the record was stored here
-    at           when the fact happened, according to the merchant; the corrected time (redated)
-    money        price of the whole order (order_placed, session_requested); expected amount of a
-                 session's payments (reference_named); proved amount of a payment (payment_assigned)
+    at           when the fact happened, according to the merchant; corrected time of `redated`
+    money        price of the order, expected amount of a session, or proved amount of a payment
     source       provider account of the session or payment
-    key          idempotency key (session records); the account for the money (payment_dismissed)
+    key          idempotency key of a session; account of a dismissed payment
     session      the provider's reference of the session
     payment      the provider's reference of the payment
-    expires_at   expiry of the session, if stated; the wrong instant (redated)
-    reason       the provider's reason for a refusal; `still_asking` (session_unknown); the reason
-                 of a hold (held, released); `withdrawn` or None (payment_assigned); a finding code
-                 (finding_accepted); a DismissedAs (payment_dismissed)
+    expires_at   expiry of the session, if stated; wrong instant of `redated`
+    reason       code for the reason, with a meaning of its own for each kind
     author       who stated the fact, such as `token:shop` or `import:3`, if known
-    replaces     id of the last decision that the author had seen (payment_assigned,
-                 payment_dismissed); id of the misdated item (redated)
-    tenders      parts of the price that are not due at a provider (order_placed)
-    free         whether the shop says that the order costs nothing (order_placed)
-    dated        whether the shop stated `at` (order_placed)
+    replaces     id of the last decision that the author had seen; id of the item of `redated`
+    tenders      parts of the price that are not due at a provider
+    free         whether the shop says that the order costs nothing
+    dated        whether the shop stated `at`
     """
 
     record_id: str
@@ -142,7 +131,7 @@ class Record:
 
     @property
     def due(self) -> Money | None:
-        """Return the amount due at providers: the price less the tenders, but never below zero."""
+        """Return the price less the tenders, but never below zero."""
         tendered = self.tendered
         if self.money is None or tendered is None:
             return self.money

@@ -1,7 +1,4 @@
-"""Find out what changed between a published ledger and a new ledger of the order, and why.
-
-Late events need no special code: the new ledger simply differs from the published ledger.
-"""
+"""Find out what changed between a published ledger and a new ledger."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,11 +15,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Content of a published ledger that decides whether a new ledger must be published.
-
-    substance  one line with outcome, money, attempts and finding codes; an equal line needs no
-               revision
-    """
+    """Content of a published ledger that decides whether to publish a new ledger."""
 
     outcome: Outcome
     fulfillable: bool
@@ -34,7 +27,7 @@ class Revision:
     """One published change of an order's ledger.
 
     before   content that was published before; None for the first revision
-    because  sentences with cited ids: what the ledger says now, then what differs
+    because  sentences with cited ids: the ledger now, then the differences
     """
 
     order: str
@@ -54,8 +47,6 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Codes of findings that are counted. A further finding with such a code causes a new revision,
-because each of these findings has its own deadline."""
 
 
 def position_of(ledger: Ledger) -> Position:
@@ -78,11 +69,9 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""Place of each event in the ledger, and the amount that the event states, by event id."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:
-    """Return the place and amount of each event, or nothing if no dispute is open."""
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
@@ -92,10 +81,6 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return the name and present amount of an open dispute if its amount has changed.
-
-    The text is empty for all other findings.
-    """
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -107,10 +92,6 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Return the number of findings for each code in `_EACH_BY_ITSELF`.
-
-    A part of the text without a number stands for one finding.
-    """
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -130,12 +111,7 @@ def _attempt_part(attempt: Attempt) -> str:
 def revise(
     before: Position | None, ledger: Ledger, *, after: Position | None = None
 ) -> Revision | None:
-    """Return the revision from `before` to this ledger; None if nothing important changed.
-
-    An order that has only been placed needs no first revision.
-
-    after  content of the new ledger, if the caller already has it
-    """
+    """Return the revision from `before` to this ledger; None if nothing important changed."""
     after = after or position_of(ledger)
     if before is None:
         if ledger.outcome == "not_attempted" and not ledger.findings:

@@ -1,8 +1,6 @@
-"""Decide which shop a payment belongs to, if several shops share a provider account.
+"""Decide which shop a payment belongs to on a shared provider account.
 
-All events that name one payment or its session belong to one shop. Events about the payment's start
-or success decide first, then all others: another shop's name outweighs ours. If the settings ask
-for the shop and no event states one, it is unknown.
+Without a stated shop, the payment's shop is unknown.
 """
 
 from collections import defaultdict
@@ -17,21 +15,18 @@ Aside = Literal["other", "unknown"]
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims about the start or success of a payment, which decide what shop the payment belongs to."""
+"""Claims about a payment's start or success, which decide the payment's shop."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
-"""Reference that an event names: source, kind of reference, reference.
-
-An event without a reference has its own id in place of the reference.
-"""
+"""Reference that an event names: source, kind and reference."""
 
 
 class Shops(NamedTuple):
     """Decision on which shop each event belongs to, by event key.
 
     aside     whether the event belongs to another or to an unknown shop
-    rests_on  ids of the evidence that an event belongs to our shop, unless the event says so itself
+    rests_on  ids of other evidence that an event belongs to our shop
     """
 
     aside: Mapping[EventKey, Aside]
@@ -91,11 +86,6 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return all references that events connect with the given references, directly or through
-    other references. The given references are included.
-
-    The value for each reference has the ids of the events that make the connection.
-    """
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:

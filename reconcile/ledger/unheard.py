@@ -1,6 +1,6 @@
 """Types for evidence that can be about an order but is in no ledger.
 
-While there is any, no sentence may say that nothing came for the order.
+With such evidence, no sentence may say that nothing came.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,7 @@ class MessageNotRead:
     """Message that came from its provider and could not be read.
 
     problem      why the message could not be read; no text of the message
-    names_order  whether the message names the order or one of its payments; if False, it can be
-                 about any order
+    names_order  False if the message can be about any order
     """
 
     delivery: str
@@ -34,7 +33,6 @@ class SourceHeard:
 
     last_read_at    arrival of the last delivery that was read
     refusing_since  first refusal since the last accepted delivery, if any
-    refused         number of deliveries refused since `refusing_since`
     """
 
     source: str
@@ -45,12 +43,7 @@ class SourceHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentOfNoOrder:
-    """Unallocated payment that may be for this order.
-
-    The payment names the order, or has the amount due and the customer's phone number.
-
-    money  amount that is left of the payment; None if it is unclear
-    """
+    """Unallocated payment that may be for this order."""
 
     id: str
     received_at: Instant
@@ -64,11 +57,7 @@ class PaymentOfNoOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSpan:
-    """Time span of an accepted gap in which messages may be lost, both ends included.
-
-    looked_at  whether providers were asked about the order's money, or a person released it, after
-               the gap
-    """
+    """Time span in which messages may be lost, both ends included."""
 
     gap: str
     since: Instant
@@ -81,12 +70,10 @@ class Unheard:
     """Everything that can be about an order and was not read.
 
     sources   the sources of the order; all sources if unknown
-    messages  unreadable messages, sorted by arrival
     payments  unallocated payments that can be for this order
-    refused   deliveries that these sources refused since the order became known; anyone can send
-              these
-    not_kept  unsigned requests above a limit since the order became known; some can be genuine
-    gaps      accepted gaps that overlap the order's time, the first accepted gap first
+    refused   deliveries refused since the order became known; anyone can send these
+    not_kept  unsigned requests above a limit; some can be genuine
+    gaps      accepted gaps that overlap the order's time, in order of acceptance
     """
 
     sources: tuple[SourceHeard, ...] = ()
@@ -98,7 +85,7 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Check whether messages may be missing. If so, the lack of a message proves nothing."""
+        """Check whether messages may be missing, so that silence proves nothing."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property

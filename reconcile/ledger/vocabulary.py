@@ -1,13 +1,9 @@
 """Codes and wording of all findings and reasons.
 
-Each row of `FINDINGS` and `REASONS` has these texts:
-
-sentence  for people who work with the evidence; cited ids are appended; no full stop
+sentence  for people who work with the evidence; no full stop
 plain     for customers, to be read aloud; no ids and no codes
 staff     what the shop's people must do; empty for nothing
 summary   meaning of the code for many orders, in a report
-
-`{name}` stands for a fact of that name.
 """
 
 from typing import Final, Literal, NamedTuple, get_args
@@ -411,10 +407,7 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
     ),
 }
-"""Wording for several findings of one code.
-
-If a code has no entry, only the first finding and the number of further findings are stated.
-"""
+"""Wording for several findings of one code."""
 
 
 class ReasonWords(NamedTuple):

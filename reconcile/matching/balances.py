@@ -1,7 +1,4 @@
-"""Check that each bank statement opens with the balance with which the previous statement closed.
-
-The reader of a statement checks separately that the statement's entries add up.
-"""
+"""Check that bank statements open with the previous closing balance."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -10,7 +7,7 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference between a statement's entries and its balances.
+"""State of an accepted difference between a statement's entries and balances.
 
 The next statement is unknown (`open`), agrees (`confirmed`) or differs (`reopened`).
 """
@@ -18,7 +15,7 @@ The next statement is unknown (`open`), agrees (`confirmed`) or differs (`reopen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
-    """Opening and closing balance of one bank statement, in minor units, with the bank's days.
+    """Opening and closing balance of one bank statement, in minor units.
 
     difference  difference between entries and balances, if two people accepted it
     of_import   number of the import that brought the statement
@@ -39,19 +36,16 @@ class StatementBalances:
 
     @property
     def stated(self) -> tuple[str, str, int, int]:
-        """Return the facts by which a statement is recognized if it appears in several files."""
+        """Return the facts that identify a statement in several files."""
         return self.opened, self.closed, self.opening, self.closing
 
 
 Followed = tuple[StatementBalances, StatementBalances | None]
-"""Bank statement and the next statement of its account; None if there is no next statement."""
+"""Bank statement and the next statement of its account, if any."""
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each bank statement with the next statement of its account, or with None.
-
-    The next one opens on the closing day or later, preferably with the closing balance.
-    """
+    """Yield each bank statement with the next statement of its account."""
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):
         once = dict[tuple[str, str, int, int], StatementBalances]()

@@ -1,13 +1,8 @@
-"""Match payouts with bank lines, to tell whether a provider's payouts arrived in the bank.
+"""Match payouts with bank lines, to tell whether payouts arrived in the bank.
 
-A payout is the sum of the statement lines that name it. A bank line is one booking on a bank
-account; credits are positive.
-
-    1 join       by hand, by the payout's reference in the line's texts, then by amount and date
-    2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
-    3 explain    rows without a partner: they wait, belong to other business, or are a break
-
-Every payout and every bank line is put into exactly one bucket, whatever the order of the rows.
+1 join       by hand, by reference, then by amount and date
+2 judge      equal, within tolerance, exchanged, or different
+3 explain    rows without a partner wait, belong elsewhere, or are a break
 """
 
 from __future__ import annotations
@@ -48,8 +43,7 @@ from reconcile.money import MAX_MINOR, Money
 class Link:
     """Payouts and bank lines that belong to one transfer of money.
 
-    expected  amount that should arrive in another currency, by the rules' rate or else the bank's;
-              None in one currency
+    The expected amount is None if all are in one currency.
     """
 
     bucket: Bucket
@@ -73,18 +67,13 @@ class Link:
 
     @property
     def missing(self) -> Money:
-        """Return the amount that is missing in the bank, in the bank's currency. The amount is
-        negative if the bank booked too much."""
+        """Return the amount missing in the bank; negative if too much came."""
         due = self.paid if self.expected is None else self.expected
         return Money(minor=due.minor - self.booked.minor, currency=due.currency)
 
     @property
     def at(self) -> Instant:
-        """Return the date that decides which period the transfer belongs to.
-
-        This is the date of the last payout. If no payout has a date, it is the date of the first
-        bank line.
-        """
+        """Return the date that decides which period the transfer belongs to."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -93,8 +82,7 @@ class Link:
 class Alone:
     """Payout or bank line for which no partner was found.
 
-    due_at  when the payout should have arrived in the bank; None for a bank line, and for a payout
-            that will not go to the bank
+    Its due date is None if nothing is expected in the bank.
     """
 
     bucket: Bucket
@@ -108,8 +96,7 @@ class Alone:
 
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
-"""Maximum time between a payout and a bank line that names it. A later line means another
-payout."""
+"""Maximum time between a payout and a bank line that names it."""
 
 EARLY: Final[Duration] = DAY
 """Maximum time by which a bank may date a transfer before the provider's date."""
@@ -119,13 +106,7 @@ NAMES_REPORTED: Final = 3
 
 
 class BankLeg:
-    """All payouts and all bank lines, matched as of one instant.
-
-    links      groups of payouts and bank lines that belong together, sorted
-    transfers  bank lines of orders that were paid outside providers
-    alone      payouts and bank lines without a partner, sorted
-    late       breaks about providers that pay out late, set by `expect`
-    """
+    """All payouts and all bank lines, matched as of one instant."""
 
     def __init__(
         self,
@@ -138,10 +119,10 @@ class BankLeg:
         hands: Iterable[HandMatch] = (),
         orders: Iterable[BookLine] = (),
     ) -> None:
-        """Match the payouts with the bank lines. Raises ValueError if sums do not fit in 64 bits.
+        """Match the payouts with the bank lines. Raises ValueError for sums over 64 bits.
 
         hands   pairs that a person matched
-        orders  book lines of orders that were paid outside providers, or matched by a person
+        orders  book lines of orders paid outside providers, or matched by a person
         """
         self._rules, self._as_of = rules, as_of
         self._payouts = sorted(payouts, key=_payout_order)
@@ -183,7 +164,6 @@ class BankLeg:
         return [each for each in self._payouts if each.payout_id not in self._joined]
 
     def _failed(self) -> Iterator[tuple[Payout, Instant]]:
-        """Yield each failed payout without a partner, and its date."""
         for payout in self._left_payouts():
             if payout.sent and not payout.minor and payout.paid_at is not None:
                 yield payout, payout.paid_at
@@ -192,10 +172,6 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield the groups that a person matched or that a bank line's text names.
-
-        Groups by hand with equal sums come first, then groups with one currency, then with two.
-        """
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -236,10 +212,6 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield a link for each connected group of payouts and bank lines.
-
-        If `whole` is set, only groups that a person matched, and whose sums are equal, are yielded.
-        """
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -248,10 +220,6 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Return the link of a connected group of payouts and bank lines; None for two currencies.
-
-        Raises ValueError if a sum does not fit in 64 bits.
-        """
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -378,7 +346,7 @@ class BankLeg:
     def decisions(
         self, period: Period | None = None, *, unpaid: Iterable[Searchable] = ()
     ) -> Iterator[Decision]:
-        """Yield the breaks and the unusual matches of a period. None means all time.
+        """Yield the breaks and the unusual matches of a period.
 
         unpaid  book lines without a payment, which are suggested as possible partners
         """
@@ -402,13 +370,7 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Store in `late` a break for each provider that is late with a payout.
-
-        A provider is late if its last payout is longer ago than any earlier pause between two
-        payouts.
-
-        unsettled  captures that no statement has settled
-        """
+        """Store a break for each provider that is late with a payout."""
         waiting = list(unsettled)
         paid: dict[tuple[str, str], dict[Instant, str]] = defaultdict(dict)
         for each in self._payouts:
@@ -447,7 +409,7 @@ class BankLeg:
                 )
 
     def placed(self, period: Period | None = None) -> list[tuple[Bucket, Payout | BankLine]]:
-        """Return every payout and bank line of a period with its bucket. None means all time."""
+        """Return every payout and bank line of a period with its bucket."""
         found: list[tuple[Bucket, Payout | BankLine]] = []
         for link in self.links:
             if period is None or link.at in period:
@@ -464,8 +426,7 @@ class BankLeg:
         return found
 
     def control(self, period: Period | None = None) -> Control:
-        """Return the control totals of all payouts and bank lines of a period. None means all
-        time."""
+        """Return the control totals of all payouts and bank lines of a period."""
         read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
         placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
         for bucket, one in self.placed(period):
@@ -492,10 +453,6 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return, for each currency, the time spans that files cover completely.
-
-    A span counts only if the files of all accounts or sources with that currency cover it.
-    """
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:
@@ -608,8 +565,6 @@ def _alone(each: Alone, near: _Near) -> Break:
 
 
 class _Near:
-    """Indexes of unmatched payouts, bank lines and orders, for finding possible partners."""
-
     def __init__(
         self, alone: Sequence[Alone], rules: MatchRules, *, orders: Iterable[Searchable]
     ) -> None:
@@ -638,8 +593,6 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Return a bank line in searchable form. Only its id is shown, because its texts are personal
-    data."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

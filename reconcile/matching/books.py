@@ -1,7 +1,6 @@
-"""Types for the lines of the merchant's books and of the provider's files, independent of file
-formats.
+"""Types for lines of the merchant's books and the provider's files.
 
-Phone numbers are not part of a line, because money is matched without them.
+Phone numbers are left out, because matching does not need them.
 """
 
 import json
@@ -66,16 +65,13 @@ _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookLine:
-    """One line of an order book. An optional value is None if the file does not state it.
+    """One line of an order book.
 
     line_id      id of this version of the line
     reference    the order, invoice, member or entry, as the merchant writes it
     money        amount with the file's sign
-    placed_at    when the order was placed
-    status       status according to the merchant
     group        name shared by lines that are paid together
     refunded     refunded minor units, never negative
-    refunded_at  date of the last refund
     method       payment method, as the shop writes it; several are joined by `+`
     """
 
@@ -95,26 +91,22 @@ class BookLine:
 class StatementLine:
     """One line of a provider's settlement or transaction file.
 
-    A line names a payment or an order. A fee line or carried line can name only its payout.
-
     kind             what the line is about; some kinds need an explanation:
                      carried: money that the provider holds back or moves to a later payout
-                     returned: money that came back from a failed refund or a reversed chargeback
+                     returned: money back from a failed refund or a reversed chargeback
                      withdrawal, withdrawal_failed: money from the wallet to the bank, or back
                      deposit: money from the bank to the wallet
                      transfer: one side of a movement between two wallets of the merchant
-                     hold, release: money moved from the available balance to the held one, or back
+                     hold, release: money moved to the held balance, or back
                      conversion: one side of an exchange between two currencies of the wallet
                      disbursement: money paid to, or returned by, somebody else
-    gross, fee, net  minor units of `currency`, with gross - fee = net; outgoing money is negative,
-                     and a fee charged is positive
-    settled_at       when the money was or will be paid out, according to the provider
+    gross, fee, net  minor units with gross - fee = net; outgoing money is negative
+    settled_at       when the money is paid out, according to the provider
     payout           the transfer to the bank that the line is part of
     source           source whose statement it is; empty if unknown
-    wallet           account whose balance the line changes; None if the file states no balance
-    refund           reference of the refund itself, for a refund or for returned money
-    details          canonical JSON object of details for fees, such as `method` and `scheme`, if
-                     any
+    wallet           account whose balance the line changes, if stated
+    refund           reference of the refund itself
+    details          canonical JSON object of details for fees, if any
     """
 
     line_id: str
@@ -134,7 +126,7 @@ class StatementLine:
 
     @property
     def method(self) -> str | None:
-        """Return the payment method as the file names it; None if the file names none."""
+        """Return the payment method as the file names it."""
         if self.details is None:
             return None
         found = json.loads(self.details).get("method")
@@ -145,7 +137,6 @@ class StatementLine:
 class BankLine:
     """One booking on the merchant's bank account.
 
-    line_id       id of this version of the line
     minor         amount in minor units; credit positive, debit negative
     reference     reference of the transfer, by the payer or the bank
     counterparty  name of the payer
@@ -163,19 +154,15 @@ class BankLine:
 
 
 def match_key(reference: str) -> str:
-    """Normalize a reference for comparison: `ORD-1042`, `ord 1042` and `Ord_1042` become equal.
+    """Normalize a reference, so that `ORD-1042` and `ord 1042` become equal.
 
-    Case, blanks, dashes and underscores are ignored, except between two digits: `12-3` and `1-23`
-    differ, and so do `0123` and `123`.
+    Separators between two digits count: `12-3` and `1-23` differ.
     """
     return _BLANKS.sub("", _APART.sub("\x00", reference.strip().casefold())).replace("\x00", "-")
 
 
 def match_keys(references: Sequence[str]) -> list[str]:
-    """Return the match key of each reference. This is fast for a million references.
-
-    No reference may contain U+001F.
-    """
+    """Return the match key of each reference. No reference may contain U+001F."""
     together = "\x1f".join(reference.strip() for reference in references).casefold()
     apart = _APART.sub("\x00", together)
     return _BLANKS.sub("", apart).replace("\x00", "-").split("\x1f") if references else []
@@ -188,11 +175,11 @@ NOT_BY_PROVIDER: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
-    """Payment methods whose money comes through no provider. Case and blanks do not matter.
+    """Payment methods whose money comes through no provider.
 
-    outside  methods by which the customer pays the shop directly, such as cash and cheques
+    outside  methods by which the customer pays the shop directly
     bank     methods by which the customer pays into the shop's bank account
-    tender   methods such as gift cards and store credit, which can pay a part of the price
+    tender   methods that can pay a part of the price, such as gift cards
     """
 
     outside: tuple[str, ...] = OUTSIDE_METHODS
@@ -200,7 +187,7 @@ class Methods:
     tender: tuple[str, ...] = TENDER_METHODS
 
     def parts(self, cell: str | None) -> frozenset[MethodKind]:
-        """Return the kinds of the payment methods in a cell such as `gift_card + stripe`."""
+        """Return the kinds of the payment methods in a cell."""
         return _kinds(self, cell or "")
 
 
@@ -215,11 +202,10 @@ def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payout:
-    """One transfer of a provider to the bank: the sum of the statement lines that name it.
+    """One transfer of a provider to the bank.
 
     payout_id  permanent id with the prefix `pyt_`
-    reference  the provider's reference of the transfer
-    minor      sum of the lines' net amounts; negative if the provider takes money back
+    minor      sum of net amounts; negative if the provider takes money back
     paid_at    latest date of the lines, if any
     withdrawn  whether the lines are withdrawals from a wallet; a failed one has `minor` zero
     sent       amount that a withdrawal sent, including failed withdrawals

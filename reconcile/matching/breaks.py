@@ -1,8 +1,4 @@
-"""Breaks: differences between ledger, order book, statement and bank, with cause, money and age.
-
-A break's `identity` is equal in every run that finds it. This module also has a break's state over
-several runs, its stored form and its wording.
-"""
+"""Breaks: differences between ledger, order book, statement and bank."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -19,11 +15,10 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Line that nearly fits an unmatched line, and can be its partner.
+    """Possible partner of an unmatched line.
 
     apart  code of the field in which the two lines differ most
     facts  facts about this difference
-    days   whole days between the dates of the two lines; None if a date is missing
     """
 
     line: str
@@ -39,14 +34,12 @@ class Break:
     """One difference between ledger, order book, statement and bank.
 
     order       reference of the order, as the ledger, or else the book or statement, writes it
-    payment     reference of the payment at the provider, if the break is about one payment
     subject     permanent text that distinguishes breaks with equal cause, order and payment
     money       amount at stake, never negative
     since       instant from which the break's age counts
     cites       ids of the events, records and lines that show the break
     candidates  up to three lines that nearly fit, the nearest first
-    left        amount that the break leaves unsettled in each currency; positive for money still to
-                come
+    left        unsettled amount in each currency; positive for money still to come
     """
 
     cause: BreakCause
@@ -62,8 +55,7 @@ class Break:
 
     @property
     def identity(self) -> str:
-        """Return the id of the break: `brk_` and 20 hex digits. Every run that finds the same
-        difference gives the break the same id."""
+        """Return the id of the break, which is equal in every run."""
         digest = fingerprint([self.cause, self.order, self.payment, self.subject])
         return "brk_" + digest.removeprefix("sha256:")[:20]
 
@@ -72,11 +64,7 @@ class Break:
 
 
 def at_risk(found: Break) -> int:
-    """Return the amount of the break's money that may be lost, in minor units. The result is all of
-    the break's money, or 0.
-
-    The cause of the break decides, by its `risk` rule.
-    """
+    """Return the amount that may be lost, in minor units."""
     risk, facts = CAUSES[found.cause].risk, dict(found.facts)
     if risk in ("held", "owed", "mistake"):
         return 0
@@ -113,21 +101,20 @@ Turn = Literal["opened", "changed", "closed", "reopened"]
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Actions that a person can take on a break. The action `matched` closes the break. A later run
-opens the break again if the run finds the same difference."""
+"""Actions that a person can take on a break."""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
 """Decisions about money that came late.
 
-With `refund`, the break stays open until the refund has arrived.
+After `refund`, the break stays open until the refund has arrived.
 """
 
 LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
 STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
 """States of a break about money that came late.
 
-The state is `settled` if a person decided, and `closed` if evidence closed the break.
+A person's decision gives `settled`, and evidence gives `closed`.
 """
 
 
@@ -139,9 +126,8 @@ class Step:
     second  second person, if two people had to agree
     money   money at stake when the step was taken
     value   the assignee, the matched or unmatched line, or the decision about late money
-    reason  reason in the words of the person
-    cites   evidence that closed the break; empty for other steps
-    left    amounts that the break left unsettled, as the run computed them
+    cites   evidence that closed the break
+    left    amounts that the break left unsettled
     """
 
     at: Instant
@@ -160,10 +146,9 @@ class Step:
 class Life:
     """Present state of a break.
 
-    assignee   person to whom the break is assigned, if any
     settling   current decision about the break's late money, if any
     because    sentence that says why the break has this state
-    closed_by  evidence that closed the break; empty in other states
+    closed_by  evidence that closed the break
     matched    lines that a person matched since the last run
     """
 
@@ -176,7 +161,7 @@ class Life:
 
 
 def life(steps: Iterable[Step]) -> Life:
-    """Return the state of a break after the given steps, which must be in time order."""
+    """Return the state of a break after the given steps in time order."""
     state = _BreakState()
     for step in steps:
         state.take(step)
@@ -194,11 +179,7 @@ class Accepted:
 def acceptances(
     steps: Iterable[Step],
 ) -> Iterator[tuple[Step, Accepted | None, Accepted | None]]:
-    """Yield each step that changed the accepted amounts, with the amounts before and after the
-    step.
-
-    None means that nothing was accepted.
-    """
+    """Yield each step that changed the accepted amounts, with both amounts."""
     state, before = _BreakState(), None
     for step in steps:
         state.take(step)
@@ -271,7 +252,6 @@ class _BreakState:
         self._money, self._left = step.money, step.left
 
     def _decided(self, step: Step, did: str) -> None:
-        """Apply a person's decision, unless a run has found another amount meanwhile."""
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided
