@@ -228,18 +228,16 @@ class TokenDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """Stored data of an API token, without the secret.
-
-    until     None for a token without expiry
-    operator  the token's owner; None for a program's token
-    """
+    """Stored data of an API token, without the secret."""
 
     name: str
     created_at: Instant
     scopes: tuple[str, ...]
     until: Instant | None = None
+    """None for a token without expiry."""
     revoked_at: Instant | None = None
     operator: str | None = None
+    """The token's owner. None for a program's token."""
 
     def document(self) -> TokenDocument:
         return document_of(TokenDocument, self)

@@ -19,12 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PasskeyAnswer:
-    """A browser's answer to a passkey challenge, as JSON text.
-
-    origin  the console's address, as `passkey_origin` returns it
-    """
+    """A browser's answer to a passkey challenge, as JSON text."""
 
     origin: str
+    """The console's address, as `passkey_origin` returns it."""
     challenge: str
     text: str = field(repr=False)
 

@@ -91,37 +91,35 @@ class Agree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalKind:
-    """Kind of act that can be proposed.
-
-    action         permission that both persons need
-    proposing      the proposer's permission, if different from `action`
-    subject_state  describes the subject; a changed description refuses the approval
-    perform        does the act; calls `agree` once, first in the transaction
-    takes_long     whether the act can take minutes; the webhook receiver skips such acts
-    for_good       whether the act is irreversible and needs the approver's password
-    where          returns the list and id of the subject's page, or None
-    particulars    headings of members of `given` that the sentence omits
-    tables         headings of members of `given` that hold table rows as JSON
-    unfinished     returns a sentence if the act began but did not finish
-    typed          heading of a value that the approver must type again
-    open_for       time in which the proposer can do the approved act
-    """
+    """Kind of act that can be proposed."""
 
     name: str
     title: str
     action: operators.Action
+    """Permission that both persons need."""
     subject_state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
+    """Describes the subject. A changed description refuses the approval."""
     perform: Callable[[Proposal, Agree], Awaitable[None]]
+    """Does the act. Calls `agree` once, first in the transaction."""
     proposing: operators.Action | None = None
+    """The proposer's permission, if different from `action`."""
     takes_long: bool = False
+    """True if the act can take minutes. The webhook receiver skips such acts."""
     for_good: bool = False
+    """True if the act is irreversible and needs the approver's password."""
     where: Callable[[Proposal], tuple[str, str]] | None = None
+    """Returns the list and id of the subject's page, or None."""
     particulars: Mapping[str, str] = field(default_factory=dict)
+    """Headings of members of `given` that the sentence omits."""
     tables: Mapping[str, str] = field(default_factory=dict)
+    """Headings of members of `given` that hold table rows as JSON."""
     unfinished: Callable[[Proposal], Awaitable[str | None]] | None = None
+    """Returns a sentence if the act began but did not finish."""
     typed: str = ""
+    """Heading of a value that the approver must type again."""
     must_fit: Callable[[Proposal, str], None] | None = None
     open_for: Duration | None = None
+    """Time in which the proposer can do the approved act."""
 
     @property
     def may_propose(self) -> frozenset[operators.Role]:

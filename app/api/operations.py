@@ -98,12 +98,7 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One HTTP method of one path.
-
-    unknown  code and sentence of the problem 404; empty for the error's own sentence
-    refused  status and code of the problem for UsageError
-    body     type of the request body, if the endpoint reads the body itself
-    """
+    """One HTTP method of one path."""
 
     method: Literal["GET", "PUT", "POST"]
     path: str
@@ -114,9 +109,12 @@ class Operation:
     answers: Mapping[int, str] = field(default_factory=dict)
     retry_after: tuple[int, ...] = ()
     unknown: tuple[str, str] | None = None
+    """Code and sentence of the problem 404. Empty for the error's own sentence."""
     refused: tuple[int, str] | None = None
+    """Status and code of the problem for UsageError."""
     may: Action | Reading | None = None
     body: Any = None
+    """Type of the request body, if the endpoint reads the body itself."""
     body_bytes: int = 16 * 1024
     media: tuple[str, ...] = ()
     waits: bool = False

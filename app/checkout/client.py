@@ -29,22 +29,20 @@ from app.core.masking import Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Limits of one call to the payment service, during which a customer waits.
-
-    tries  maximum number of requests in the call
-    try_s  maximum seconds for one request with its whole answer
-    total_s  maximum seconds for the whole call with its pauses
-    first_s  seconds of the first pause; each later pause is twice as long
-    most_s  maximum seconds of a pause, unless the service asks for more
-    jitter_s  maximum random seconds added to each pause
-    """
+    """Limits of one call to the payment service, during which a customer waits."""
 
     tries: int = 5
+    """Maximum number of requests in the call."""
     try_s: float = 8.0
+    """Maximum seconds for one request with its whole answer."""
     total_s: float = 25.0
+    """Maximum seconds for the whole call with its pauses."""
     first_s: float = 0.2
+    """Seconds of the first pause. Each later pause is twice as long."""
     most_s: float = 4.0
+    """Maximum seconds of a pause, unless the service asks for more."""
     jitter_s: float = 0.5
+    """Maximum random seconds added to each pause."""
 
 
 def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettings) -> float:
@@ -138,16 +136,14 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """Settings for the payment service. Invalid ones raise one ConfigurationError.
-
-    base_url  http or https URL, to which `api.path` is appended
-    token  bearer token for the service
-    source  provider account that opens the sessions and sends their webhooks
-    """
+    """Settings for the payment service. Invalid ones raise one ConfigurationError."""
 
     base_url: str
+    """Http or https URL, to which `api.path` is appended."""
     token: str = field(repr=False)
+    """Bearer token for the service."""
     source: str
+    """Provider account that opens the sessions and sends their webhooks."""
     api: SessionApi = field(default_factory=SessionApi)
     retry: RetrySettings = field(default_factory=RetrySettings)
 

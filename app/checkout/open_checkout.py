@@ -324,26 +324,24 @@ def result_document(result: CheckoutResult) -> SessionDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutResult:
-    """State of the order's session.
-
-    state  opened: the customer can pay · paid: the customer has paid · expired: no payment came ·
-           refused: the service refuses · unknown: the service has not answered clearly, and the
-           background task asks again · unresolved: the amount paid is in doubt
-    checkout_url  URL at which the customer pays, if known
-    key  idempotency key; None if the order was paid without our call
-    again_s  seconds for which the service wants no further requests
-    created  whether this call opened the session
-    """
+    """State of the order's session."""
 
     state: CheckoutState
+    """Opened: the customer can pay · paid: the customer has paid · expired: no payment came ·
+    refused: the service refuses · unknown: the service has not answered clearly, and the background
+    task asks again · unresolved: the amount paid is in doubt."""
     order: str
     key: str | None
+    """Idempotency key. None if the order was paid without our call."""
     sentence: str
     session: str | None = None
     checkout_url: str | None = None
+    """URL at which the customer pays, if known."""
     expires_at: Instant | None = None
     again_s: int | None = None
+    """Seconds for which the service wants no further requests."""
     created: bool = field(default=False, compare=False)
+    """True if this call opened the session."""
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:

@@ -311,19 +311,17 @@ gateway or this client."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReply:
-    """HTTP answer of the payment service to one request.
-
-    status  HTTP status; None without a complete answer
-    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete answer
-    retry_after  unparsed Retry-After header
-    date  Date header, from which a pause until a date is counted
-    """
+    """HTTP answer of the payment service to one request."""
 
     status: int | None = None
+    """HTTP status. None without a complete answer."""
     problem: str | None = None
+    """`connection_failed`, `timed_out`, `too_large` or `encoded`. None for a complete answer."""
     body: bytes = field(default=b"", repr=False)
     retry_after: str | None = None
+    """Unparsed Retry-After header."""
     date: str | None = None
+    """Date header, from which a pause until a date is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,14 +346,12 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """A missing or unclear answer.
-
-    code  reason from a closed list, such as `timed_out`
-    wait_s  seconds that the service asks us to wait
-    """
+    """A missing or unclear answer."""
 
     code: str
+    """Reason from a closed list, such as `timed_out`."""
     wait_s: float = 0.0
+    """Seconds that the service asks us to wait."""
 
     @property
     def reached(self) -> bool:

@@ -37,19 +37,19 @@ def _as_the_sandbox(document: object) -> SessionAnswer:
 class SessionApi:
     """One service's session API. The defaults describe the simulated provider.
 
-    path  path that opens sessions, below the base URL
-    read  returns the needed parts of a parsed answer
-    requires  fields that only this service requires: `phone`, `success_url` or `cancel_url`
-    accepted  HTTP statuses that mean that the session is open
-    key_lifetime_s  seconds for which the service remembers an idempotency key
     live_tokens, sandbox_tokens  patterns of the environments' tokens
     """
 
     path: str = "/api/v1/checkout/sessions"
+    """Path that opens sessions, below the base URL."""
     read: Callable[[object], SessionAnswer] = _as_the_sandbox
+    """Returns the needed parts of a parsed answer."""
     requires: frozenset[str] = frozenset()
+    """Fields that only this service requires: `phone`, `success_url` or `cancel_url`."""
     accepted: frozenset[int] = frozenset({200, 201})
+    """HTTP statuses that mean that the session is open."""
     key_lifetime_s: int = 24 * 3600
+    """Seconds for which the service remembers an idempotency key."""
     live_tokens: tuple[str, ...] = LIVE_TOKENS
     sandbox_tokens: tuple[str, ...] = SANDBOX_TOKENS
 

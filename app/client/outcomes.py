@@ -34,24 +34,24 @@ _PREFIX: Final = "whsec_"
 class News:
     """News of one revision of an order.
 
-    id           increases with every revision, even after restores
-    fulfillable  whether the order is paid and nothing holds it
-    because      sentences for people
-    at           time of the revision in RFC 3339, in UTC
     fulfilled_at, canceled_at
                  times that the shop stated: RFC 3339, None, or UNKNOWN
-    superseded   whether the feed has later news of the order; do not ship then
     """
 
     id: int
+    """Increases with every revision, even after restores."""
     order: str
     outcome: str
     fulfillable: bool
+    """True if the order is paid and nothing holds it."""
     because: tuple[str, ...]
+    """Sentences for people."""
     at: str
+    """Time of the revision in RFC 3339, in UTC."""
     fulfilled_at: str | None
     canceled_at: str | None
     superseded: bool = False
+    """True if the feed has later news of the order. Do not ship then."""
 
     @property
     def may_ship(self) -> bool:

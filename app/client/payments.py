@@ -28,24 +28,18 @@ _OF_409: Final[Mapping[str, State]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """State of an order's payment.
-
-    state         open        send the customer to `checkout_url`
-                  paid        send nobody
-                  unresolved  the amount paid is in doubt; send nobody
-                  expired     the session has expired
-                  unknown     make the same call again after `again_s`
-                  differs     the request differs from the earlier payment, or from the stated price
-                  not_over    the earlier payment can still succeed
-                  refused     `sentence` says why
-    checkout_url  where the customer pays, if known
-    again_s       seconds to wait before the same call is repeated
-    """
+    """State of an order's payment."""
 
     state: State
+    """Open send the customer to `checkout_url` paid send nobody unresolved the amount paid is in
+    doubt. Send nobody expired the session has expired unknown make the same call again after
+    `again_s` differs the request differs from the earlier payment, or from the stated price
+    not_over the earlier payment can still succeed refused `sentence` says why."""
     order: str
     checkout_url: str | None = None
+    """Address where the customer pays, if known."""
     again_s: int | None = None
+    """Seconds to wait before the same call is repeated."""
     sentence: str = ""
 
 

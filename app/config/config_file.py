@@ -227,22 +227,20 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.,:/@%+=-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsPlan:
-    """Plan for adding settings to a configuration file.
-
-    added      names that the file lacks
-    same       names that already have the wanted value
-    differing  names that have another value; if there are any, nothing may be written
-    values     values in the file after writing; never shown
-    before     text of the file before writing
-    after      text of the file after writing
-    """
+    """Plan for adding settings to a configuration file."""
 
     added: tuple[str, ...]
+    """Names that the file lacks."""
     same: tuple[str, ...]
+    """Names that already have the wanted value."""
     differing: tuple[str, ...]
+    """Names that have another value. If there are any, nothing may be written."""
     values: Mapping[str, str]
+    """Values in the file after writing. Never shown."""
     before: str
+    """Text of the file before writing."""
     after: str
+    """Text of the file after writing."""
 
 
 def plan_settings(

@@ -17,17 +17,15 @@ from jinja2 import Environment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locale:
-    """Rules for writing numbers and dates in one language.
-
-    group    separator of thousands
-    decimal  decimal separator
-    day      format of a day for `strftime`
-    """
+    """Rules for writing numbers and dates in one language."""
 
     name: str
     group: str
+    """Separator of thousands."""
     decimal: str
+    """Decimal separator."""
     day: str
+    """Format of a day for `strftime`."""
 
 
 ENGLISH: Final = Locale(name="en", group=",", decimal=".", day="%Y-%m-%d")

@@ -121,17 +121,15 @@ def qr_code(text: str) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentForm:
-    """Text of a form that was submitted after its session had ended.
-
-    name   operator of the session
-    where  address of the form
-    until  expiry, in seconds of this process's clock
-    """
+    """Text of a form that was submitted after its session had ended."""
 
     name: str
+    """Operator of the session."""
     where: str
+    """Address of the form."""
     fields: Mapping[str, str] = field(repr=False)
     until: float
+    """Expiry, in seconds of this process's clock."""
 
 
 class UnsentForms:

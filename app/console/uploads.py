@@ -87,35 +87,33 @@ class ReceivedFile:
 
 @dataclass(slots=True, kw_only=True)
 class Upload:
-    """Uploaded file, from its dry run to its import.
-
-    kind      kind of import; None until recognized or chosen
-    source    a statement's source; None until recognized or chosen
-    mapping   name of the column mapping; empty for the usual column names
-    preset    name of the provider's export format; empty until recognized
-    job       background job of the dry run, and later of the import
-    identity  kind, source and format that the content shows; None until examined
-    sheets    names of the workbook's sheets that have content
-    columns   columns and first rows for a person who begins a mapping
-    seen      result of the dry run, or None
-    done      result of the import, or None
-    """
+    """Uploaded file, from its dry run to its import."""
 
     name: str
     file: ReceivedFile
     by: str
     at: Instant
     kind: ImportKind | None
+    """Kind of import. None until recognized or chosen."""
     source: str | None
+    """A statement's source. None until recognized or chosen."""
     mapping: str
+    """Name of the column mapping. Empty for the usual column names."""
     preset: str
+    """Name of the provider's export format. Empty until recognized."""
     request: ImportRequest
     job: Job | None = None
+    """Background job of the dry run, and later of the import."""
     identity: FileIdentity | None = None
+    """Kind, source and format that the content shows. None until examined."""
     sheets: Sequence[str] = ()
+    """Names of the workbook's sheets that have content."""
     columns: TablePreview | None = None
+    """Columns and first rows for a person who begins a mapping."""
     seen: Imported | None = None
+    """Result of the dry run, or None."""
     done: Imported | None = None
+    """Result of the import, or None."""
 
     @property
     def changes_file(self) -> Path:

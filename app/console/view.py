@@ -48,37 +48,35 @@ FORMATS: Final = ("html", "json", "csv")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Console:
-    """Resources that pages and actions use.
-
-    origin       scheme and host as browsers see them
-    hosts        allowed values of the Host header
-    loopback     whether only this machine can reach the console
-    cookie       name of the session cookie
-    mark_key     secret key of this process, which signs challenges and previews
-    work         runs a job's work, usually in another process
-    makes        runs the work of a document; never waits for an import
-    reads_rules  runs work with a time limit, for parsing TOML
-    approve      approves a proposal whose act takes long
-    company      provider of the company's accounts, if there is one
-    transport    HTTP transport for test events in tests; None for the network
-    """
+    """Resources that pages and actions use."""
 
     context: AppContext
     origin: str
+    """Scheme and host as browsers see them."""
     hosts: frozenset[str]
+    """Allowed values of the Host header."""
     loopback: bool
+    """True if only this machine can reach the console."""
     cookie: str
+    """Name of the session cookie."""
     mark_key: str = field(repr=False)
+    """Secret key of this process, which signs challenges and previews."""
     proposals: Proposals
     work: Work
+    """Runs a job's work, usually in another process."""
     makes: Work
+    """Runs the work of a document. Never waits for an import."""
     reads_rules: Work
+    """Runs work with a time limit, for parsing TOML."""
     approve: Callable[[str, str, str, str], Awaitable[None]]
+    """Approves a proposal whose act takes long."""
     jobs: Jobs
     uploads: Uploads
     live: Live
     company: CompanyProvider | None = None
+    """Provider of the company's accounts, if there is one."""
     transport: httpx2.AsyncBaseTransport | None = None
+    """HTTP transport for test events in tests. None for the network."""
 
     @property
     def secure(self) -> bool:
@@ -98,18 +96,16 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Signed-in operator, with how and when they proved their identity.
-
-    began_at  start of the session, which stays when the cookie is renewed
-    way       how the operator signed in
-    proved_at  when the operator last proved their identity
-    """
+    """Signed-in operator, with how and when they proved their identity."""
 
     name: str
     role: str
     began_at: Instant
+    """Start of the session, which stays when the cookie is renewed."""
     way: Way
+    """Way in which the operator signed in."""
     proved_at: Instant
+    """Time when the operator last proved their identity."""
 
     def may(self, what: Action | Reading) -> bool:
         """Return whether the person's role permits an action or permits reading something."""
@@ -123,23 +119,21 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """An operator's request for a page or with a submitted form.
-
-    subject   name in the address, such as an order's reference; empty if there is none
-    format    html, json or csv
-    given     fields of the form
-    files     files of the form
-    behind_s  age in seconds of the oldest unread delivery; 0 if there is none
-    """
+    """An operator's request for a page or with a submitted form."""
 
     console: Console
     person: Person
     request: Request
     subject: str = ""
+    """Name in the address, such as an order's reference. Empty if there is none."""
     format: str = "html"
+    """Html, json or csv."""
     given: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the form."""
     files: Sequence[ReceivedFile] = ()
+    """Files of the form."""
     behind_s: int = 0
+    """Age in seconds of the oldest unread delivery; 0 if there is none."""
 
     @property
     def file(self) -> ReceivedFile | None:
@@ -260,34 +254,32 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Page of the console.
-
-    path       address of the page, perhaps with `/{subject}` at its end
-    reads      permission that a role needs to see the page
-    load       returns the document or a download; raises NotFoundError, and UsageError for invalid
-               parameters
-    rows       name of the document's list for the .csv file; by default the name of `load`
-    following  parameters of the next page's address, by the document's member with the value; None
-               on the last page
-    template   template of the page; by default named like `load`
-    group      group in the navigation menu; empty for the top level
-    live       whether the page reloads when something arrives
-    typed      parameters that a person types into a form
-    form_on    page with the form for `typed`; empty for this page
-    """
+    """Page of the console."""
 
     path: str
+    """Address of the page, perhaps with `/{subject}` at its end."""
     title: str
     reads: Reading
+    """Permission that a role needs to see the page."""
     load: Callable[[View], Awaitable[Document | Response]]
+    """Returns the document or a download. Raises NotFoundError, and UsageError for invalid
+    parameters."""
     rows: str = ""
+    """Name of the document's list for the .csv file. By default the name of `load`."""
     _: KW_ONLY
     template: str = ""
+    """Template of the page. By default named like `load`."""
     group: str = ""
+    """Group in the navigation menu. Empty for the top level."""
     live: bool = False
+    """True if the page reloads when something arrives."""
     typed: tuple[str, ...] = ()
+    """Parameters that a person types into a form."""
     form_on: str = ""
+    """Page with the form for `typed`. Empty for this page."""
     following: Mapping[str, str] = field(default_factory=lambda: {"next": "before"})
+    """Parameters of the next page's address, by the document's member with the value. None on the
+    last page."""
 
     @property
     def _name(self) -> str:
@@ -309,26 +301,24 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Field of a form, other than the reason for the action.
-
-    kind      one line or a choice, several lines, a new password, one file, several files, or a
-              hidden value
-    choices   value and label of each choice; empty for free text
-    value     initial value
-    hint      help text beside the field
-    required  whether the field must be filled in
-    echo      whether a refused form shows the value again; False if it can be a phone number
-    """
+    """Field of a form, other than the reason for the action."""
 
     name: str
     label: str
     _: KW_ONLY
     kind: Literal["line", "area", "password", "file", "files", "hidden"] = "line"
+    """One line or a choice, several lines, a new password, one file, several files, or a hidden
+    value."""
     choices: tuple[tuple[str, str], ...] = ()
+    """Value and label of each choice. Empty for free text."""
     value: str = ""
+    """Initial value."""
     hint: str = ""
+    """Help text beside the field."""
     required: bool = True
+    """True if the field must be filled in."""
     echo: bool = True
+    """True if a refused form shows the value again. False if it can be a phone number."""
 
 
 PROPOSE: Final = "Propose it"
@@ -399,34 +389,32 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Action of the console. The function of its form at `/do/<name>` is named `do_<name>`.
-
-    permission  permission that a person's role needs
-    ask         returns the form; raises NotFoundError, and UsageError for invalid parameters
-    do          takes the action; returns the address of the page with the result, a result to show
-                at once, or a download
-    button      text of the form's button; by default the title's verb, such as "Pin it"
-    done        sentence at the top of the page with the result
-    file        whether the form uploads a file
-    download    whether the action only makes a file; the form can then be sent again
-    typed       parameters that a person types into a form
-    form_on     page with the form for `typed`
-    kept        whether typed text is stored while an expired session is renewed; False if it can be
-                a phone number
-    """
+    """Action of the console. The function of its form at `/do/<name>` is named `do_<name>`."""
 
     title: str
     permission: Action | Reading
+    """Permission that a person's role needs."""
     ask: Callable[[View], Awaitable[Form]]
+    """Returns the form. Raises NotFoundError, and UsageError for invalid parameters."""
     do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
+    """Takes the action. Returns the address of the page with the result, a result to show at once,
+    or a download."""
     _: KW_ONLY
     button: str = ""
+    """Text of the form's button. By default the title's verb, such as "Pin it"."""
     done: str = ""
+    """Sentence at the top of the page with the result."""
     file: bool = False
+    """True if the form uploads a file."""
     download: bool = False
+    """True if the action only makes a file. The form can then be sent again."""
     typed: tuple[str, ...] = ()
+    """Parameters that a person types into a form."""
     form_on: str = ""
+    """Page with the form for `typed`."""
     kept: bool = True
+    """True if typed text is stored while an expired session is renewed. False if it can be a phone
+    number."""
 
     @property
     def name(self) -> str:

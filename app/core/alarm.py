@@ -7,20 +7,18 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Alarm that is raised at present.
-
-    reason    code for the log
-    problem   what is wrong, and where, without the full stop
-    do        the next step, without the last full stop
-    pressing  whether something is certainly wrong; False if a person must judge
-    since     time at which the problem began, if known
-    """
+    """Alarm that is raised at present."""
 
     reason: str
+    """Code for the log."""
     problem: str
+    """Problem and its place, as a sentence without the full stop."""
     do: str
+    """The next step, without the last full stop."""
     pressing: bool = True
+    """True if something is certainly wrong. False if a person must judge."""
     since: Instant | None = None
+    """Time at which the problem began, if known."""
 
     @property
     def sentence(self) -> str:

@@ -60,18 +60,16 @@ error becomes a UsageError."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildLimits:
-    """Limits of a child process.
-
-    memory_mib   MiB of address space, of which interpreter and imports need about 50
-    processor_s  whole seconds of processor time
-    duration_s   seconds from the start of the child to its answer
-    result_mib   MiB of the answer
-    """
+    """Limits of a child process."""
 
     memory_mib: int
+    """MiB of address space, of which interpreter and imports need about 50."""
     processor_s: int
+    """Whole seconds of processor time."""
     duration_s: float
+    """Seconds from the start of the child to its answer."""
     result_mib: int = 16
+    """MiB of the answer."""
 
 
 Reason = Literal["memory", "processor_time", "duration", "result", "died", "failed"]

@@ -27,17 +27,15 @@ USER_AGENT: Final = "tallyhook/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """Answer to a request, or the reason why there is no complete answer.
-
-    status   status code; None without a complete answer
-    problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None for a complete answer
-    headers  values by name in lower case; the last of a repeated name
-    """
+    """Answer to a request, or the reason why there is no complete answer."""
 
     status: int | None = None
+    """Status code. None without a complete answer."""
     problem: str | None = None
+    """`connection_failed`, `timed_out`, `too_large` or `encoded`. None for a complete answer."""
     body: bytes = field(default=b"", repr=False)
     headers: dict[str, str] = field(default_factory=dict, repr=False)
+    """Values by name in lower case. The last of a repeated name."""
 
     @property
     def taken(self) -> bool:

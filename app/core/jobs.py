@@ -48,12 +48,7 @@ def silent(_: int) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """Piece of long work, running or ended.
-
-    problem  reason why the job failed, if it did
-    result   value that the work returned; None until the end
-    mark     text that identifies the data behind the result
-    """
+    """Piece of long work, running or ended."""
 
     name: str
     kind: str
@@ -62,8 +57,11 @@ class Job:
     began: Instant
     ended: Instant | None = None
     problem: str | None = None
+    """Reason why the job failed, if it did."""
     result: Any = None
+    """Value that the work returned. None until the end."""
     mark: str = ""
+    """Text that identifies the data behind the result."""
 
 
 class JobDocument(TypedDict):

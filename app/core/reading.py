@@ -22,16 +22,14 @@ TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
 
 
 class Belonging(NamedTuple):
-    """Account and environment to which an event belongs.
-
-    environment  `sandbox`, `live`, or None if unknown
-    unstated     whether the event lacks the environment that the profile expects
-    foreign      whether the event does not name an account of ours, if the profile expects one
-    """
+    """Account and environment to which an event belongs."""
 
     environment: str | None = None
+    """`sandbox`, `live`, or None if unknown."""
     unstated: bool = False
+    """True if the event lacks the environment that the profile expects."""
     foreign: bool = False
+    """True if the event does not name an account of ours, if the profile expects one."""
 
 
 NOBODYS = Belonging()
@@ -39,24 +37,22 @@ NOBODYS = Belonging()
 
 
 class Reading(NamedTuple):
-    """Content of a delivery after its body was read.
-
-    events       at least one event, in the order of the body
-    environment  `sandbox`, `live`, or None if the provider does not state it
-    unstated     whether an event lacks the environment that the profile expects
-    foreign      whether an event does not name an account of ours, if the profile expects one
-    raws         bytes of each event; empty if the whole body is one event
-    unread       bytes and reason of each event that could not be read
-    customers    keyed digests of each event's customer; empty without a key
-    """
+    """Content of a delivery after its body was read."""
 
     events: tuple[Event, ...]
+    """At least one event, in the order of the body."""
     environment: str | None
+    """`sandbox`, `live`, or None if the provider does not state it."""
     unstated: bool = False
+    """True if an event lacks the environment that the profile expects."""
     foreign: bool = False
+    """True if an event does not name an account of ours, if the profile expects one."""
     raws: tuple[bytes, ...] = ()
+    """Bytes of each event. Empty if the whole body is one event."""
     unread: tuple[tuple[bytes, str], ...] = ()
+    """Bytes and reason of each event that could not be read."""
     customers: tuple[tuple[bytes, ...], ...] = ()
+    """Keyed digests of each event's customer. Empty without a key."""
 
     def customer(self, place: int) -> tuple[bytes, ...]:
         """Return the digests that identify the customer of one event; may be empty.

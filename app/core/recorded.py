@@ -49,15 +49,13 @@ _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Recorded HTTP request.
-
-    url      path and query
-    headers  names and values, decoded as Latin-1, so that every byte is kept
-    """
+    """Recorded HTTP request."""
 
     method: str = "POST"
     url: str
+    """Path and query."""
     headers: Headers = field(repr=False)
+    """Names and values, decoded as Latin-1, so that every byte is kept."""
     body: bytes = field(repr=False)
 
 

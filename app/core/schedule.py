@@ -45,23 +45,21 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """Entry of the schedule: the work, and the times at which it is due.
-
-    cron        cron expression of five fields; the minute must be a number
-    reconcile   whether everything is reconciled first
-    span        period of the report, if any
-    forms       formats of the report
-    ways        ways in which the report and the checkpoint are delivered
-    checkpoint  whether the log's newest checkpoint is delivered
-    """
+    """Entry of the schedule: the work, and the times at which it is due."""
 
     name: str
     cron: str
+    """Cron expression of five fields. The minute must be a number."""
     reconcile: bool
+    """True if everything is reconciled first."""
     span: Span | None = None
+    """Period of the report, if any."""
     forms: tuple[Form, ...] = ()
+    """Formats of the report."""
     ways: tuple[Way, ...] = ()
+    """Ways in which the report and the checkpoint are delivered."""
     checkpoint: bool = False
+    """True if the log's newest checkpoint is delivered."""
 
 
 def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:

@@ -43,12 +43,10 @@ def yes_or_no(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TomlMistake:
-    """Mistake in a TOML file, with a sentence on what would be right.
-
-    key  the dotted key, such as `fee.2` in the second `[[fee]]`; empty for the whole file
-    """
+    """Mistake in a TOML file, with a sentence on what would be right."""
 
     key: str
+    """The dotted key, such as `fee.2` in the second `[[fee]]`. Empty for the whole file."""
     sentence: str
 
     def __str__(self) -> str:

@@ -81,27 +81,26 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 class DatabaseFacts:
     """Facts about one database. All members after `journal_mode` are for PostgreSQL.
 
-    version       for example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL
-    journal_mode  journal mode of an SQLite file; None for PostgreSQL
-    off           durability settings that are switched off
-    awaits        whether commits wait for a standby that is not connected
-    standbys      sentences on what would be lost if a standby took over
-    moved         sentence that this is not the recorded server, or that it lacks commits
-    no_writes     sentence on why the server refuses writes
-    pooled        sentence that a pooler changes connections between transactions
-
     The last three are None if nothing is wrong.
     """
 
     kind: Literal["SQLite", "PostgreSQL"]
     version: tuple[int, ...]
+    """For example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL."""
     journal_mode: str | None = None
+    """Journal mode of an SQLite file. None for PostgreSQL."""
     off: tuple[str, ...] = ()
+    """Durability settings that are switched off."""
     awaits: bool = False
+    """True if commits wait for a standby that is not connected."""
     standbys: tuple[str, ...] = ()
+    """Sentences on what would be lost if a standby took over."""
     moved: str | None = None
+    """Sentence that this is not the recorded server, or that it lacks commits."""
     no_writes: str | None = None
+    """Sentence on why the server refuses writes."""
     pooled: str | None = None
+    """Sentence that a pooler changes connections between transactions."""
 
 
 async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -> DatabaseFacts:

@@ -23,15 +23,15 @@ class FoundGap:
     """Time span in which evidence may be lost, which nobody has accepted yet.
 
     since, until  first and last instant of the span
-    deliveries    maximum number of acknowledged deliveries that may be lost, if known
-    detail        description of the cause, in the program's words
     """
 
     kind: GapKind
     since: Instant
     until: Instant
     deliveries: int | None
+    """Maximum number of acknowledged deliveries that may be lost, if known."""
     detail: str
+    """Description of the cause, in the program's words."""
 
     def sentence(self) -> str:
         """Return a sentence that says what may be lost, without a full stop."""
@@ -76,21 +76,19 @@ ACCEPT: Final = "--accept-gap --reason TEXT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Time span in which evidence may be lost, and the person who accepted the loss.
-
-    deliveries    maximum number of acknowledged deliveries that may be lost, if known
-    detail        description of the cause, in the program's words
-    accepted_by   an operator's name, or the name of the machine's owner
-    """
+    """Time span in which evidence may be lost, and the person who accepted the loss."""
 
     id: str
     kind: GapKind
     since: Instant
     until: Instant
     deliveries: int | None
+    """Maximum number of acknowledged deliveries that may be lost, if known."""
     detail: str
+    """Description of the cause, in the program's words."""
     accepted_at: Instant
     accepted_by: str
+    """An operator's name, or the name of the machine's owner."""
     reason: str
 
     def sentence(self) -> str:

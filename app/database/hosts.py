@@ -64,14 +64,12 @@ SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
 
 
 class Server(NamedTuple):
-    """Identity of a running PostgreSQL server.
-
-    refuses_writes  whether the server is a standby, or read-only
-    timeline        eight hexadecimal digits that grow with each takeover; empty if unknown
-    """
+    """Identity of a running PostgreSQL server."""
 
     refuses_writes: bool
+    """True if the server is a standby, or read-only."""
     timeline: str
+    """Eight hexadecimal digits that grow with each takeover. Empty if unknown."""
 
     def succeeds(self, other: "Server") -> bool:
         """Return whether this server has taken over from `other` and accepts writes."""

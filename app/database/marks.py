@@ -27,18 +27,16 @@ MARK: Final = "mark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Description of the personal data in one column or file.
-
-    what     the contents, in words
-    because  reason why an erasure keeps the contents, if it does
-    ground   legal ground for keeping the contents
-    """
+    """Description of the personal data in one column or file."""
 
     personal: Personal
     what: str
+    """The contents, in words."""
     erased: Erased
     because: str = ""
+    """Reason why an erasure keeps the contents, if it does."""
     ground: Ground = ""
+    """Legal ground for keeping the contents."""
 
     @property
     def erased_words(self) -> str:

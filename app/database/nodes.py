@@ -41,16 +41,14 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """States of all database servers, as of the last time they were asked.
-
-    own    the server that this process reads; None on SQLite
-    hosts  each named host if there are several; None for a host without an answer
-    rows   each Citus node that holds rows; None for a node without an answer
-    """
+    """States of all database servers, as of the last time they were asked."""
 
     own: State | None
+    """The server that this process reads. None on SQLite."""
     hosts: Mapping[str, State | None]
+    """Each named host if there are several. None for a host without an answer."""
     rows: Mapping[str, State | None]
+    """Each Citus node that holds rows. None for a node without an answer."""
 
     def down(self) -> list[str]:
         """Return a sentence for each node that holds rows and does not answer."""

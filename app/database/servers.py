@@ -44,24 +44,22 @@ AWAITS_STANDBY: Final = (
 
 
 class State(NamedTuple):
-    """Settings of a PostgreSQL server that protect its data, and its standbys.
-
-    off         protective settings that are switched off
-    names       standbys for which each commit waits (`synchronous_standby_names`)
-    commit      the setting `synchronous_commit`
-    recovers    whether the server is a standby itself
-    reads_only  whether its transactions are read-only by default
-    awaited     number of connected standbys for which a commit can wait
-    standbys    each connected standby: sync, quorum, potential, async or unknown
-    """
+    """Settings of a PostgreSQL server that protect its data, and its standbys."""
 
     off: list[str]
+    """Protective settings that are switched off."""
     names: str
+    """Standbys for which each commit waits (`synchronous_standby_names`)."""
     commit: str
+    """The setting `synchronous_commit`."""
     recovers: bool
+    """True if the server is a standby itself."""
     awaited: int
+    """Number of connected standbys for which a commit can wait."""
     standbys: list[str]
+    """Each connected standby: sync, quorum, potential, async or unknown."""
     reads_only: bool = False
+    """True if its transactions are read-only by default."""
 
     @property
     def no_writes(self) -> str | None:

@@ -133,21 +133,19 @@ arrived later than this."""
 
 
 class Look(NamedTuple):
-    """State of a PostgreSQL server at one check.
-
-    noted     server last recorded as having every commit
-    waits     whether each commit waits until a standby has written it to disk
-    gap       gap that a process found but nobody accepted
-    accepted  whether a person accepted the loss of commits that this server lacks
-    newest    newest commit of each registered writer, by the writer's id
-    """
+    """State of a PostgreSQL server at one check."""
 
     server: ServerIdentity
     noted: ServerIdentity | None
+    """Server last recorded as having every commit."""
     waits: bool
+    """True if each commit waits until a standby has written it to disk."""
     gap: FoundGap | None
+    """Gap that a process found but nobody accepted."""
     accepted: bool
+    """True if a person accepted the loss of commits that this server lacks."""
     newest: Mapping[str, str]
+    """Newest commit of each registered writer, by the writer's id."""
 
 
 def look(connection: PlainConnection, *ids: str) -> Look | None:

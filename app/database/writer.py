@@ -190,14 +190,12 @@ class LogLength:
 
 
 class CheckpointResult(NamedTuple):
-    """Result of a checkpoint.
-
-    alone     whether no other connection hindered it
-    complete  whether the file has the whole log and is synced
-    """
+    """Result of a checkpoint."""
 
     alone: bool
+    """True if no other connection hindered it."""
     complete: bool
+    """True if the file has the whole log and is synced."""
 
 
 def checkpoint_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> CheckpointResult:

@@ -348,11 +348,7 @@ class BundleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """Finished evidence bundle.
-
-    full  whether the bundle has personal data
-    due   whether a newer revision can be missing
-    """
+    """Finished evidence bundle."""
 
     archive: bytes
     order: str
@@ -360,7 +356,9 @@ class Built:
     deliveries: int
     unsealed: int
     full: bool
+    """True if the bundle has personal data."""
     due: bool
+    """True if a newer revision can be missing."""
     attachments: int | None = None
     cosigned_by_too_few: bool = False
 

@@ -43,22 +43,20 @@ class PublishedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
-    """Facts for the letter that are not in the ledger.
-
-    revisions   revisions that the shop's systems received
-    checkpoint  signed head of the log; empty if nothing is sealed yet
-    unheard     messages outside the history that can be about the order
-    """
+    """Facts for the letter that are not in the ledger."""
 
     history: History
     revisions: tuple[PublishedOutcome, ...]
+    """Revisions that the shop's systems received."""
     arrivals: tuple[LetterArrival, ...]
     checkpoint: str
+    """Signed head of the log. Empty if nothing is sealed yet."""
     sealed: int
     unsealed: int
     key: str
     zone: LetterZone | None = None
     unheard: Unheard = NOTHING
+    """Messages outside the history that can be about the order."""
 
 
 STAMP: Final = "SANDBOX"

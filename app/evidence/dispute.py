@@ -125,21 +125,19 @@ class CaseItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """Dispute as the provider's messages describe it.
-
-    reason      the provider's word or the card network's code
-    still_lost  amount that stays lost after a partial decision
-    """
+    """Dispute as the provider's messages describe it."""
 
     reference: str | None
     payment: str | None
     source: str
     reason: str | None
+    """The provider's word or the card network's code."""
     family: Family | None
     money: Money | None
     opened_at: Instant
     state: State
     still_lost: Money | None = None
+    """Amount that stays lost after a partial decision."""
     respond_by: Instant | None = None
 
     @property
@@ -254,19 +252,17 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFacts:
-    """Facts for the checklist of an answer to a dispute.
-
-    missing_merchant  empty settings about the merchant
-    earlier           number of the customer's earlier undisputed orders
-    """
+    """Facts for the checklist of an answer to a dispute."""
 
     respond_by: Instant | None
     missing_merchant: tuple[str, ...]
+    """Empty settings about the merchant."""
     attachments: tuple[Attachment, ...]
     fulfilled: bool
     refunded: bool
     payments: int
     earlier: int
+    """Number of the customer's earlier undisputed orders."""
     decided: bool = False
 
     def has(self, *kinds: str) -> bool:

@@ -118,13 +118,7 @@ class CaseDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeCase:
-    """Dispute case of an order at one instant, with masked phone numbers.
-
-    stated    values of messages about the payment, by member of the profile's section
-              [transaction], or `name`, `email` or `card`
-    unheard   messages outside the history that can be about the order
-    behind_s  age in seconds of the oldest such unread delivery; 0 without one
-    """
+    """Dispute case of an order at one instant, with masked phone numbers."""
 
     order: str
     as_of: Instant
@@ -137,11 +131,15 @@ class DisputeCase:
     earlier: tuple[EarlierOrder, ...]
     items: tuple[disputes.Item, ...]
     stated: Mapping[str, tuple[str, ...]] = field(repr=False)
+    """Values of messages about the payment, by member of the profile's section [transaction], or
+    `name`, `email` or `card`."""
     rules: tuple[first_party.Qualification, ...]
     limits: LetterLimits
     masking: Masking = field(repr=False)
     behind_s: int = 0
+    """Age in seconds of the oldest such unread delivery; 0 without one."""
     unheard: Unheard = NOTHING
+    """Messages outside the history that can be about the order."""
 
     @property
     def overdue(self) -> bool:

@@ -11,17 +11,15 @@ from reconcile.instants import DAY, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """Payment by a customer, as card networks' rules compare payments.
-
-    settled  whether the payment was captured and nothing was returned
-    stated   values of messages, by member of [transaction], or `email`
-    """
+    """Payment by a customer, as card networks' rules compare payments."""
 
     order: str
     processed_at: Instant | None
     settled: bool
+    """True if the payment was captured and nothing was returned."""
     disputed: bool
     stated: Mapping[str, tuple[str, ...]]
+    """Values of messages, by member of [transaction], or `email`."""
 
     def shares(self, member: str, other: "Purchase") -> bool:
         """Check whether two purchases have an equal `member`, ignoring case."""
@@ -33,19 +31,17 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRule:
-    """Rule of a card network that counts earlier purchases as evidence.
-
-    groups    groups of fields; one field of each group must agree
-    at_least  minimum number of fields that must agree
-    one_of    fields of which at least one must agree
-    """
+    """Rule of a card network that counts earlier purchases as evidence."""
 
     name: str
     network: str
     code: str
     groups: tuple[tuple[str, ...], ...]
+    """Groups of fields. One field of each group must agree."""
     at_least: int
+    """Minimum number of fields that must agree."""
     one_of: tuple[str, ...]
+    """Fields of which at least one must agree."""
     source: str
     read: str
     earliest_days: int = 120

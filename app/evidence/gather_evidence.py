@@ -45,20 +45,18 @@ from reconcile.transparency.evidence import by_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenSignature:
-    """Facts about a delivery's signature that can be verified again.
-
-    signed   the profile's template of the signed content; None if code builds the content
-    key      fingerprint of the verifying key; None if no current key fits
-    content  the signed bytes; None if the bytes contain a secret
-    """
+    """Facts about a delivery's signature that can be verified again."""
 
     sentence: str
     scheme: str | None = None
     signed: str | None = None
+    """The profile's template of the signed content. None if code builds the content."""
     where: str | None = None
     key: str | None = None
+    """Fingerprint of the verifying key. None if no current key fits."""
     public: bytes | None = None
     content: bytes | None = field(default=None, repr=False)
+    """The signed bytes. None if the bytes contain a secret."""
     signed_at: Instant | None = None
 
 
@@ -76,18 +74,16 @@ class DeliveryEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """Source of deliveries, with its present profile.
-
-    orders    `shared` if other sources have equal order references, otherwise `own`
-    vouchers  redacted authorization headers that only the provider sends
-    """
+    """Source of deliveries, with its present profile."""
 
     source: str
     profile: str
     orders: str
+    """`shared` if other sources have equal order references, otherwise `own`."""
     link_by: str
     captures: tuple[str, ...]
     vouchers: tuple[str, ...]
+    """Redacted authorization headers that only the provider sends."""
     text: bytes = field(repr=False)
 
 
@@ -108,14 +104,10 @@ class AttachedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dossier:
-    """Everything known about one order at an instant.
-
-    history  facts known at the instant; masked in a redacted bundle
-    full     whether bodies and headers are included unredacted
-    unheard  messages outside the history that can be about the order
-    """
+    """Everything known about one order at an instant."""
 
     history: History
+    """Facts known at the instant. Masked in a redacted bundle."""
     policy: Policy
     as_of: Instant
     deliveries: tuple[DeliveryEvidence, ...]
@@ -127,9 +119,11 @@ class Dossier:
     masking: Masking
     phones: frozenset[str] = field(default=frozenset(), repr=False)
     full: bool
+    """True if bodies and headers are included unredacted."""
     attached: tuple[AttachedFile, ...] = ()
     zone: tzinfo | None = None
     unheard: Unheard = NOTHING
+    """Messages outside the history that can be about the order."""
 
 
 def book_document(line: BookLine) -> dict[str, Any]:

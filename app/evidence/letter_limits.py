@@ -26,19 +26,17 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits on an answer to a dispute; None for an unknown limit.
-
-    size        maximum total bytes of all files
-    each        maximum bytes of one file
-    name_chars  maximum characters of a file's name, which must be letters and digits
-    """
+    """Limits on an answer to a dispute; None for an unknown limit."""
 
     files: int | None = None
     pages: int | None = None
     size: int | None = None
+    """Maximum total bytes of all files."""
     each: int | None = None
+    """Maximum bytes of one file."""
     formats: tuple[str, ...] = ()
     name_chars: int | None = None
+    """Maximum characters of a file's name, which must be letters and digits."""
     who: str = ""
     sources: tuple[str, ...] = ()
 
@@ -157,17 +155,15 @@ def megabytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """File to send as an answer to a dispute.
-
-    pages   number of pages; 0 if unknown
-    behind  whether the file is appended to the letter
-    """
+    """File to send as an answer to a dispute."""
 
     name: str
     ending: str
     size: int
     pages: int = 0
+    """Number of pages; 0 if unknown."""
     behind: bool = False
+    """True if the file is appended to the letter."""
 
 
 def fault_of_sending(

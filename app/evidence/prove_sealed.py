@@ -270,20 +270,18 @@ class InTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedParts:
-    """Entries of the sealed log for the content of a bundle.
-
-    checkpoint    signed head of the log; empty if nothing is sealed yet
-    unsealed      ids of rows without a leaf under that head
-    origins       the log's origins with their numbers of leaves; empty for one origin
-    endorsements  each key's endorsement by the previous key in hex, or None
-    """
+    """Entries of the sealed log for the content of a bundle."""
 
     checkpoint: str = ""
+    """Signed head of the log. Empty if nothing is sealed yet."""
     leaves: Sequence[InclusionProof] = ()
     unsealed: tuple[str, ...] = ()
+    """Ids of rows without a leaf under that head."""
     keys: tuple[str, ...] = ()
     endorsements: tuple[str | None, ...] = ()
+    """Each key's endorsement by the previous key in hex, or None."""
     origins: tuple[tuple[str, int | None], ...] = ()
+    """The log's origins with their numbers of leaves. Empty for one origin."""
     order: OrderName | None = None
     parts: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
     said: Mapping[str, commitments.Parts] = field(default_factory=dict)

@@ -18,11 +18,7 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDelivery:
-    """Delivery as stored.
-
-    body   None if deleted, or stored with an earlier delivery
-    whole  the whole body of a request with several events, or None
-    """
+    """Delivery as stored."""
 
     delivery_id: str
     received_at: Instant
@@ -32,10 +28,12 @@ class StoredDelivery:
     size: int
     headers: str
     body: bytes | None
+    """None if deleted, or stored with an earlier delivery."""
     problem: str | None
     pruned_at: Instant | None
     envelope: str | None
     whole: bytes | None
+    """The whole body of a request with several events, or None."""
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:

@@ -218,13 +218,11 @@ REPORTED: Final[frozenset[RecordKind]] = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderScenario:
-    """Scenario of an order as JSON values.
-
-    left_out  sentences on what a replay cannot reproduce
-    """
+    """Scenario of an order as JSON values."""
 
     document: dict[str, Any]
     left_out: tuple[str, ...]
+    """Sentences on what a replay cannot reproduce."""
 
 
 async def tell_scenario(

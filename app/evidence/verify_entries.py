@@ -233,18 +233,16 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Ids of deliveries, by how well the log proves their events.
-
-    proved   the whole event is proved
-    masked   everything except masked texts is proved
-    bare     nothing is sealed yet
-    several  the log has different events
-    """
+    """Ids of deliveries, by how well the log proves their events."""
 
     proved: list[str]
+    """The whole event is proved."""
     masked: list[str]
+    """Everything except masked texts is proved."""
     bare: list[str]
+    """Nothing is sealed yet."""
     several: list[str]
+    """The log has different events."""
 
 
 def readings_of(bundle: Bundle) -> Readings:
@@ -285,18 +283,16 @@ def readings(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class Chain(NamedTuple):
-    """Entries of the log that name the order.
-
-    entries  index in the log and name of each entry
-    others   parts of the bundle without such an entry
-    moved    entries that a later entry assigns to another order
-    tree     index and time of the leaf with the tree of all orders, or None
-    """
+    """Entries of the log that name the order."""
 
     entries: list[tuple[int, str]]
+    """Index in the log and name of each entry."""
     others: list[str]
+    """Parts of the bundle without such an entry."""
     moved: list[str]
+    """Entries that a later entry assigns to another order."""
     tree: tuple[int, str] | None
+    """Index and time of the leaf with the tree of all orders, or None."""
 
 
 def order_chain(bundle: Bundle) -> Chain:

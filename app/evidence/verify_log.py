@@ -236,24 +236,22 @@ class VerifiedLogDocument(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """Result of verifying the log.
-
-    tell    maximum number of listed problems; `found` counts all
-    reread  number of deliveries with a different event after sealing
-    left    the largest checkpoint that is known to be published
-    gaps    accepted gaps of the database, in which leaves can be lost
-    """
+    """Result of verifying the log."""
 
     tell: int = MAX_PROBLEMS
+    """Maximum number of listed problems; `found` counts all."""
 
     leaves: int = 0
     checkpoints: int = 0
     waiting: int = 0
     reread: int = 0
+    """Number of deliveries with a different event after sealing."""
     found: int = 0
     first: int | None = None
     left: departure_store.Departure | None = None
+    """The largest checkpoint that is known to be published."""
     gaps: list[Gap] = field(default_factory=list)
+    """Accepted gaps of the database, in which leaves can be lost."""
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:

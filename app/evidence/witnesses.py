@@ -70,16 +70,14 @@ class Witness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witnesses:
-    """Configured witnesses, and the number of required cosignatures.
-
-    every        interval between requests
-    alarm_after  time without enough cosignatures until an alarm
-    """
+    """Configured witnesses, and the number of required cosignatures."""
 
     each: tuple[Witness, ...]
     quorum: int
     every: instants.Duration
+    """Interval between requests."""
     alarm_after: instants.Duration
+    """Time without enough cosignatures until an alarm."""
 
     @property
     def names(self) -> list[str]:

@@ -62,21 +62,19 @@ STILL_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseRequest:
-    """Request to close a month.
-
-    as_of        instant of the month's figures; None for now
-    margin_days  days to wait after the month's end; None for the setting
-    exceptions   unmet conditions with the reason to close nevertheless; two people are needed
-    unasked      payments without the provider's answer at the proposal; None without a proposal
-    """
+    """Request to close a month."""
 
     period: str
     by: str | None
     as_of: Instant | None = None
+    """Instant of the month's figures. None for now."""
     margin_days: int | None = None
+    """Days to wait after the month's end. None for the setting."""
     reason: str = ""
     exceptions: Mapping[str, str] = field(default_factory=dict)
+    """Unmet conditions with the reason to close nevertheless. Two people are needed."""
     unasked: Sequence[str] | None = None
+    """Payments without the provider's answer at the proposal. None without a proposal."""
     still_s: float = STILL_S
 
 

@@ -19,25 +19,23 @@ BY_FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageLine:
-    """Span of time that files cover.
-
-    number     from 1; 0 for a line that is not stored yet
-    wallet     None for the whole source
-    who        BY_FILE, or the person who declared the line
-    withdraws  number of the declared line that this line withdraws
-    """
+    """Span of time that files cover."""
 
     kind: ImportKind
     name: str
     since: Instant | None
     until: Instant | None
     who: str
+    """BY_FILE, or the person who declared the line."""
     at: Instant
     number: int = 0
+    """From 1; 0 for a line that is not stored yet."""
     of_import: int | None = None
     wallet: str | None = None
+    """None for the whole source."""
     reason: str | None = None
     withdraws: int | None = None
+    """Number of the declared line that this line withdraws."""
     format: str | None = None
     first_day: str | None = None
     last_day: str | None = None

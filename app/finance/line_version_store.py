@@ -38,19 +38,17 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """Kind of line.
-
-    group     columns that identify a line or a group of lines
-    numbered  whether lines of a group differ by `ordinal`
-    texts     number of texts, at the end of `content`, that an erasure can rewrite
-    """
+    """Kind of line."""
 
     table: str
     prefix: str
     group: tuple[str, ...]
+    """Columns that identify a line or a group of lines."""
     numbered: bool = True
+    """True if lines of a group differ by `ordinal`."""
     content: tuple[str, ...]
     texts: int = 0
+    """Number of texts, at the end of `content`, that an erasure can rewrite."""
     erased: Callable[[Any], bool] = lambda text: False
     money: str
     date: str

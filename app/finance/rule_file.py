@@ -42,20 +42,18 @@ DAYS_IN_A_MONTH: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Matching rules of the merchant. Amounts are in minor units, by currency.
-
-    alone_max         largest break that one person may accept; empty for no limit, and 0 for
-                      missing currencies
-    alone             limits of one person for a day or a month
-    close_alone       whether one person may close a month
-    adjustment_limit  largest change of a closed month without a break; 0 for no limit
-    """
+    """Matching rules of the merchant. Amounts are in minor units, by currency."""
 
     match: MatchRules = field(default_factory=MatchRules)
     alone_max: Mapping[str, int] = field(default_factory=dict)
+    """Largest break that one person may accept. Empty for no limit, and 0 for missing
+    currencies."""
     alone: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
+    """Limits of one person for a day or a month."""
     close_alone: bool = True
+    """True if one person may close a month."""
     adjustment_limit: Mapping[str, int] = field(default_factory=dict)
+    """Largest change of a closed month without a break; 0 for no limit."""
 
     @property
     def limits(self) -> bool:

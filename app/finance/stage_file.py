@@ -106,40 +106,31 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest(presets.ReadingRequest):
-    """A person's request to import a file.
-
-    accepted  ids of the proposals that accepted differences, by `Balances.name`
-    book      the name of the order book; empty for the preset's name
-    days      the first and last covered day, if the file states none
-    rejects   the path for rejected rows; None for a file beside the imported one
-    actor     the service, if no person asks
-    """
+    """A person's request to import a file."""
 
     account: str = ""
     accept_difference: str = ""
     reason: str = ""
     accepted: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the proposals that accepted differences, by `Balances.name`."""
     book: str = ""
+    """The name of the order book. Empty for the preset's name."""
     days: tuple[str, str] | None = None
+    """The first and last covered day, if the file states none."""
     dry_run: bool = False
     accept_good: bool = False
     rejects: Path | None = None
+    """The path for rejected rows. None for a file beside the imported one."""
     changes: Path | None = None
     by: str | None = None
     sha256: str = ""
     actor: operator_store.Operator | None = None
+    """The service, if no person asks."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Imported(line_version_store.WrittenVersions):
-    """Result of an import. Problems beyond MAX_PROBLEMS are only counted.
-
-    refused  whether the file could not be read to its end; then nothing is imported
-    number   the number of the import; None if nothing was imported
-    rows     the first rows as parsed; only in a dry run
-    sums     rows and minor units by currency; only in a dry run
-    words    number of problems for each unknown word, by column and word
-    """
+    """Result of an import. Problems beyond MAX_PROBLEMS are only counted."""
 
     file: str
     kind: ImportKind
@@ -151,12 +142,17 @@ class Imported(line_version_store.WrittenVersions):
     rejected: int = 0
     problems: list[tables.Problem] = field(default_factory=list)
     words: Counter[tuple[str | None, str]] = field(default_factory=Counter)
+    """Number of problems for each unknown word, by column and word."""
     found: int = 0
     refused: bool = False
+    """True if the file could not be read to its end. Then nothing is imported."""
     number: int | None = None
+    """The number of the import. None if nothing was imported."""
     rejects: str | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
+    """The first rows as parsed. Only in a dry run."""
     sums: dict[str, Counter[str]] = field(default_factory=dict)
+    """Rows and minor units by currency. Only in a dry run."""
     passed_over: list[str] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
     totals_found: int = 0

@@ -62,20 +62,18 @@ CROWDED: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Facts from which the capacity is judged.
-
-    stored  number and bytes of deliveries; None on a cluster
-    free    bytes until deliveries are refused; None on a database server
-    sync_s  median seconds of a write with a sync
-    work_s  processor seconds to verify, read and fold a delivery
-    """
+    """Facts from which the capacity is judged."""
 
     rates: monitoring_store.ArrivalRates
     stored: monitoring_store.Stored | None
+    """Number and bytes of deliveries. None on a cluster."""
     free: int | None
+    """Bytes until deliveries are refused. None on a database server."""
     memory: Mapping[int, int | None]
     sync_s: float | None
+    """Median seconds of a write with a sync."""
     work_s: float
+    """Processor seconds to verify, read and fold a delivery."""
     cores: int
     shared: bool
 

@@ -32,18 +32,16 @@ SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """Facts about the deliveries that have arrived until `now`.
-
-    last  arrival of the last verified delivery; None if none has arrived yet
-    usual  deliveries of each of the last seven days in the equal span of the day, most recent
-           first; counting stops at ten
-    sessions  times at which the first three sessions after `last` were opened, oldest first
-    """
+    """Facts about the deliveries that have arrived until `now`."""
 
     now: Instant
     last: Instant | None
+    """Arrival of the last verified delivery. None if none has arrived yet."""
     usual: Sequence[int]
+    """Deliveries of each of the last seven days in the equal span of the day, most recent first.
+    Counting stops at ten."""
     sessions: Sequence[Instant]
+    """Times at which the first three sessions after `last` were opened, oldest first."""
 
 
 _DO: Final = "check the provider's dashboard, and `tallyhook deliveries list` for refused ones"
@@ -100,31 +98,27 @@ LOOKED_AT: Final = 1_000
 
 
 class Paid(NamedTuple):
-    """Event that states a successful payment.
-
-    payment  key that all events of one payment share
-    tied  whether it belongs to an order
-    """
+    """Event that states a successful payment."""
 
     source: str
     payment: str
+    """Key that all events of one payment share."""
     delivery_id: str
     received_at: Instant
     tied: bool
+    """True if it belongs to an order."""
 
 
 class Seen(NamedTuple):
-    """Recent successful payments of all sources.
-
-    paid  payments, latest first, without the last hour's
-    whole  whether `paid` has every payment that ever came
-    tied_since  sources that recently had a payment with an order
-    """
+    """Recent successful payments of all sources."""
 
     now: Instant
     paid: Iterable[Paid]
+    """Payments, latest first, without the last hour's."""
     whole: bool
+    """True if `paid` has every payment that ever came."""
     tied_since: Set[str]
+    """Sources that recently had a payment with an order."""
 
 
 def no_order(seen: Seen) -> Alarm | None:

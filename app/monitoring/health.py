@@ -67,48 +67,44 @@ second."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """State of the service for people. Any process can read it from the database.
-
-    outcomes  number of orders with each outcome
-    due  number of orders that wait to be folded, counted up to 100,000
-    unread  number of accepted records that are not read yet
-    unread_bytes  size of these unread records in bytes
-    aside  number of records that were set aside as unreadable
-    notifications  notifications that wait, and that were given up, each counted up to 100,000
-    sealed  leaves in the log, and rows that are not sealed yet, counted up to 100,000
-    free  free bytes on the database's disk; None on a database server
-    """
+    """State of the service for people. Any process can read it from the database."""
 
     outcomes: Mapping[str, int]
+    """Number of orders with each outcome."""
     due: int
+    """Number of orders that wait to be folded, counted up to 100,000."""
     unread: int
+    """Number of accepted records that are not read yet."""
     unread_bytes: int
+    """Size of these unread records in bytes."""
     aside: int
+    """Number of records that were set aside as unreadable."""
     notifications: tuple[int, int]
+    """Notifications that wait, and that were given up, each counted up to 100,000."""
     sealed: tuple[int, int]
+    """Leaves in the log, and rows that are not sealed yet, counted up to 100,000."""
     free: int | None
+    """Free bytes on the database's disk. None on a database server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreState(Overview):
-    """State of the process that receives deliveries, for metrics.
-
-    queue  number of arrived deliveries that are not committed yet
-    read  number of read deliveries, by source and verdict
-    kept  bytes of read deliveries that are still in the inbox
-    faults  number of successive batches that could not be written
-    left  number of leaves and time of the last published checkpoint, if any
-    backup  time of the last recorded backup, if any
-    refuses  sentence that says why nothing can be written now, if so
-    """
+    """State of the process that receives deliveries, for metrics."""
 
     queue: int
+    """Number of arrived deliveries that are not committed yet."""
     read: Mapping[tuple[str, str], int]
+    """Number of read deliveries, by source and verdict."""
     kept: int
+    """Bytes of read deliveries that are still in the inbox."""
     faults: int
+    """Number of successive batches that could not be written."""
     left: tuple[int, Instant] | None
+    """Number of leaves and time of the last published checkpoint, if any."""
     backup: Instant | None
+    """Time of the last recorded backup, if any."""
     refuses: str | None
+    """Sentence that says why nothing can be written now, if so."""
 
 
 ANSWER_S: Final = 10.0

@@ -134,22 +134,21 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalRates:
-    """Numbers of deliveries accepted in the last ninety days, counted by days and minutes in UTC.
-
-    daily  average number of deliveries in a day, over the last `days` days
-    days  number of days in the average, at most seven
-    busiest_day  number of deliveries on the busiest day
-    day  busiest day, as a number of days since 1970
-    busiest_minute  number of deliveries in the busiest minute
-    minute  busiest minute, as a number of minutes since 1970
-    """
+    """Numbers of deliveries accepted in the last ninety days, counted by days and minutes in
+    UTC."""
 
     daily: float = 0.0
+    """Average number of deliveries in a day, over the last `days` days."""
     days: int = 1
+    """Number of days in the average, at most seven."""
     busiest_day: int = 0
+    """Number of deliveries on the busiest day."""
     day: int = 0
+    """Busiest day, as a number of days since 1970."""
     busiest_minute: int = 0
+    """Number of deliveries in the busiest minute."""
     minute: int = 0
+    """Busiest minute, as a number of minutes since 1970."""
 
 
 _BY_DAY: Final = (
@@ -221,26 +220,24 @@ async def stored_deliveries(connection: AsyncConnection) -> Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmMessage:
-    """Notice about one alarm over one channel.
-
-    way  channel: `post` or `mail`
-    seen_at  time at which a receiver process last saw the alarm
-    over_at  time at which the alarm ended; None while it lasts
-    told_at  time at which the notice of its start was sent, or None
-    tries  number of failed tries to send the due notice
-    due_at  time of the next try; during a try, the end of the sender's claim
-    """
+    """Notice about one alarm over one channel."""
 
     alarm: str
     way: str
+    """Channel: `post` or `mail`."""
     reason: str
     sentence: str
     raised_at: Instant
     seen_at: Instant
+    """Time at which a receiver process last saw the alarm."""
     over_at: Instant | None = None
+    """Time at which the alarm ended. None while it lasts."""
     told_at: Instant | None = None
+    """Time at which the notice of its start was sent, or None."""
     tries: int = 0
+    """Number of failed tries to send the due notice."""
     due_at: Instant
+    """Time of the next try. During a try, the end of the sender's claim."""
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
@@ -350,18 +347,16 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmOwner:
-    """Person who handles an alarm.
-
-    reason  reason of the alarm when the person took it; for another reason, nobody owns it
-    state  progress of the person's work
-    at  time since which the person owns the alarm
-    """
+    """Person who handles an alarm."""
 
     alarm: str
     reason: str
+    """Reason of the alarm when the person took it. For another reason, nobody owns it."""
     owner: str
     state: str
+    """Progress of the person's work."""
     at: Instant
+    """Time since which the person owns the alarm."""
 
 
 async def alarm_owners(connection: AsyncConnection) -> list[AlarmOwner]:

@@ -49,16 +49,14 @@ NAMED: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Result of one check.
-
-    state  `ok`; `weak` if a person should know the result; `must` if a person must act
-    do  advice, if any
-    """
+    """Result of one check."""
 
     what: str
     state: State
+    """`ok`; `weak` if a person should know the result; `must` if a person must act."""
     sentence: str
     do: str | None = None
+    """Advice, if any."""
 
 
 def ok(what: str, sentence: str) -> Check:

@@ -28,16 +28,14 @@ _FACT: Final = "service"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceNote:
-    """Note about the service that was started last.
-
-    address  scheme, host and port
-    name  random name
-    settings  digests of the settings that differ from their defaults, by variable
-    """
+    """Note about the service that was started last."""
 
     address: str
+    """Scheme, host and port."""
     name: str
+    """Random name."""
     settings: Mapping[str, str]
+    """Digests of the settings that differ from their defaults, by variable."""
 
 
 async def note_service(context: AppContext, *, address: str, name: str) -> None:

@@ -61,17 +61,15 @@ NAMED: Final = 3
 
 
 class Watched(NamedTuple):
-    """Input of the watchdog's checks.
-
-    ages  deliveries that this process refused for their age; None if it receives none
-    unallocated  payments without an order; None if not counted yet
-    ends  list to which each check adds the time at which a condition becomes an alarm, or None
-    """
+    """Input of the watchdog's checks."""
 
     context: AppContext
     ages: RefusedAges | None = None
+    """Deliveries that this process refused for their age. None if it receives none."""
     unallocated: UnallocatedTotals | None = None
+    """Payments without an order. None if not counted yet."""
     ends: list[Instant] | None = None
+    """List to which each check adds the time at which a condition becomes an alarm, or None."""
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
         """Return whether a condition since `since` has lasted for less than `patience`.
@@ -88,18 +86,16 @@ Look = Callable[[Watched], Awaitable[Alarm | None]]
 
 
 class Watch(NamedTuple):
-    """A condition that the watchdog checks.
-
-    name  key in the readiness answer; also part of the metric `tallyhook_<name>_alarm`
-    figure  help text of the metric
-    look  checks once, and returns the alarm if there is a reason for it
-    dated  whether the metric `tallyhook_<name>_since_seconds` exists
-    """
+    """A condition that the watchdog checks."""
 
     name: str
+    """Key in the readiness answer. Also part of the metric `tallyhook_<name>_alarm`."""
     figure: str
+    """Help text of the metric."""
     look: Look
+    """Checks once, and returns the alarm if there is a reason for it."""
     dated: bool = False
+    """True if the metric `tallyhook_<name>_since_seconds` exists."""
 
 
 WATCHES: Final = list[Watch]()

@@ -14,23 +14,21 @@ from reconcile.instants import LATEST, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeChoice:
-    """An operator's choice of notifications about work.
-
-    pace  `at_once` or `daily`
-    way  `mail` or `post`
-    address  recipient of mails; None for a signed POST
-    position  last audit entry of which the operator was notified
-    due_at  time of the next check; during a try, the end of the sender's claim
-    tries  number of failed tries since the last success
-    """
+    """An operator's choice of notifications about work."""
 
     operator: str
     pace: str
+    """`at_once` or `daily`."""
     way: str
+    """`mail` or `post`."""
     address: str | None
+    """Recipient of mails. None for a signed POST."""
     position: int
+    """Last audit entry of which the operator was notified."""
     due_at: Instant
+    """Time of the next check. During a try, the end of the sender's claim."""
     tries: int = 0
+    """Number of failed tries since the last success."""
 
 
 async def put_choice(connection: AsyncConnection, choice: NoticeChoice) -> None:

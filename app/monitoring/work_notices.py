@@ -65,11 +65,10 @@ class WorkNotice:
     """Notice that tells one operator about all waiting work.
 
     Times are UTC in a POST, local in a mail.
-
-    id  id, equal for all attempts
     """
 
     id: str
+    """Id, equal for all attempts."""
     operator: str
     at: Instant
     items: tuple[WorkItem, ...]

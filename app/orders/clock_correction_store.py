@@ -67,18 +67,16 @@ _BEFORE: Final = (
 
 
 class DatedAhead(NamedTuple):
-    """Delivery, record, revision or audit entry of an order that is dated later than now.
-
-    thing   id of the delivery or record; or `revision:` or `deed:` and a number
-    stored  instant in the stored row
-    order   order of the row; NO_ORDER if the row has none
-    at      instant that counts; differs from `stored` if the row was redated before
-    """
+    """Delivery, record, revision or audit entry of an order that is dated later than now."""
 
     thing: str
+    """Id of the delivery or record. Or `revision:` or `deed:` and a number."""
     stored: Instant
+    """Instant in the stored row."""
     order: str
+    """Order of the row. NO_ORDER if the row has none."""
     at: Instant
+    """Instant that counts. Differs from `stored` if the row was redated before."""
 
 
 def dated_ahead(
@@ -185,16 +183,14 @@ def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: 
 
 
 class ClockCorrection(NamedTuple):
-    """Correction of a clock that was fast between two instants.
-
-    since   instant at which the clock became fast, if known
-    until   instant at which the clock was set right
-    latest  the latest instant that the fast clock is known to have shown
-    """
+    """Correction of a clock that was fast between two instants."""
 
     since: Instant | None
+    """Instant at which the clock became fast, if known."""
     until: Instant
+    """Instant at which the clock was set right."""
     latest: Instant
+    """The latest instant that the fast clock is known to have shown."""
 
 
 def note_correction(connection: PlainConnection, correction: ClockCorrection) -> None:

@@ -220,15 +220,13 @@ class NumbersDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
-    """Phone numbers of one order's customer.
-
-    phones  the numbers as E.164 digits
-    note    reason why there are no numbers; otherwise empty
-    """
+    """Phone numbers of one order's customer."""
 
     order: str
     phones: tuple[str, ...]
+    """The numbers as E.164 digits."""
     note: str
+    """Reason why there are no numbers. Otherwise empty."""
 
     def document(self) -> CustomerNumbersDocument:
         """Return the numbers as JSON values, which also serve as a table's row."""

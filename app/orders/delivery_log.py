@@ -36,15 +36,13 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPage:
-    """Page of the delivery log, newest first.
-
-    older     id below which the next page begins; None at the end
-    searched  number of deliveries searched if the search stopped early
-    """
+    """Page of the delivery log, newest first."""
 
     entries: list[delivery_log_store.LogEntry]
     older: str | None = None
+    """Id below which the next page begins. None at the end."""
     searched: int | None = None
+    """Number of deliveries searched if the search stopped early."""
 
 
 STRETCH: Final = 20_000

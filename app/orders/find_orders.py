@@ -85,22 +85,20 @@ class FoundOrderDocument(read_orders.OrderRowDocument):
 
 @dataclass(slots=True, kw_only=True)
 class FoundOrders:
-    """Result of a search for orders.
-
-    looked_for   a sentence for each searched meaning of the text
-    hits         a document for each found order, the most certain first
-    unallocated  a document for each found payment without an order
-    more         whether orders are left out because there were too many
-    notes        further sentences for the person
-    looked_in    searched places, shown if nothing is found
-    """
+    """Result of a search for orders."""
 
     looked_for: list[str]
+    """A sentence for each searched meaning of the text."""
     hits: list[FoundOrderDocument] = field(default_factory=list)
+    """A document for each found order, the most certain first."""
     unallocated: list[UnallocatedDocument] = field(default_factory=list)
+    """A document for each found payment without an order."""
     more: bool = False
+    """True if orders are left out because there were too many."""
     notes: list[str] = field(default_factory=list)
+    """Further sentences for the person."""
     looked_in: list[str] = field(default_factory=list)
+    """Searched places, shown if nothing is found."""
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:

@@ -24,18 +24,16 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstDelivery:
-    """First delivery that came after somebody began to wait for it.
-
-    unknown    whether the delivery's source name is not configured
-    diagnoses  each mistake that would explain a refusal
-    no_order   advice if the delivery is in no order's ledger, or None
-    """
+    """First delivery that came after somebody began to wait for it."""
 
     entry: LogEntry
     refused: bool
     unknown: bool
+    """True if the delivery's source name is not configured."""
     diagnoses: list[Diagnosis]
+    """Each mistake that would explain a refusal."""
     no_order: str | None = None
+    """Advice if the delivery is in no order's ledger, or None."""
 
 
 async def wait_for_delivery(

@@ -61,16 +61,14 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """New hold of an order, or the release of one, which must be recorded.
-
-    at   earliest instant that the new record can have
-    ask  events of payments whose present state the provider must be asked for
-    """
+    """New hold of an order, or the release of one, which must be recorded."""
 
     kind: RecordKind
     reason: HoldReason
     at: Instant
+    """Earliest instant that the new record can have."""
     ask: tuple[Event, ...] = ()
+    """Events of payments whose present state the provider must be asked for."""
 
 
 def last_word(history: History, reason: HoldReason) -> Record | None:

@@ -31,17 +31,15 @@ _DELIVERIES = table("deliveries", *map(column, ("event_id", "source", "digest", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """Delivery that was read again, with its event or the problem.
-
-    customer  keyed digests of the customer
-    values    values of an unreadable message
-    """
+    """Delivery that was read again, with its event or the problem."""
 
     delivery: RawDelivery
     event: Event | None = None
     problem: str | None = None
     customer: tuple[bytes, ...] = ()
+    """Keyed digests of the customer."""
     values: frozenset[str] = frozenset()
+    """Values of an unreadable message."""
 
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:

@@ -116,17 +116,15 @@ def last_positions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastPublished:
-    """Last publication of an order.
-
-    as_of  latest instant for which a computation gave this result
-    rules  short name of its rules, if known
-    """
+    """Last publication of an order."""
 
     order: str
     outcome: str
     fulfillable: bool
     as_of: Instant
+    """Latest instant for which a computation gave this result."""
     rules: str | None
+    """Short name of its rules, if known."""
 
 
 def last_published_in(row: Sequence[Any]) -> LastPublished:
@@ -148,12 +146,7 @@ def last_published(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Computed ledger of an order, ready to be published.
-
-    rules   rules by which the ledger was computed
-    window  facts about the order's slow payments
-    known   whether anything is known about the order; otherwise it is in no list
-    """
+    """Computed ledger of an order, ready to be published."""
 
     order: str
     as_of: Instant
@@ -161,8 +154,11 @@ class Publication:
     findings: str
     next_decision_at: Instant | None
     rules: str
+    """Rules by which the ledger was computed."""
     window: PaymentWindow
+    """Facts about the order's slow payments."""
     known: bool
+    """True if anything is known about the order. Otherwise it is in no list."""
     revision: Revision | None
 
 

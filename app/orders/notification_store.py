@@ -74,31 +74,27 @@ _HEADS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """Notification that this process has taken for sending.
-
-    since  start of the period after which the notification is given up
-    tries  number of earlier tries
-    until  end of this process's claim; a later result is ignored
-    """
+    """Notification that this process has taken for sending."""
 
     published: Published
     since: Instant
+    """Start of the period after which the notification is given up."""
     tries: int
+    """Number of earlier tries."""
     until: Instant
+    """End of this process's claim. A later result is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """Result of sending one notification.
-
-    problem   code for the reason of a failure
-    again_at  time of the next try, if any
-    """
+    """Result of sending one notification."""
 
     sent: Notification
     delivered: bool = False
     problem: str | None = None
+    """Code for the reason of a failure."""
     again_at: Instant | None = None
+    """Time of the next try, if any."""
 
     @property
     def given_up(self) -> bool:
@@ -107,28 +103,23 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """State of a destination at which the last tries have all failed.
-
-    since     instant of the first of these failures
-    failures  number of failed tries since then; simultaneous failures count once
-    probe_at  time of the next try
-    problem   code for the reason of the last failure
-    only      number of the only failed notification, if there is one; all others are sent as usual
-    """
+    """State of a destination at which the last tries have all failed."""
 
     since: Instant
+    """Instant of the first of these failures."""
     failures: int
+    """Number of failed tries since then. Simultaneous failures count once."""
     probe_at: Instant
+    """Time of the next try."""
     problem: str
+    """Code for the reason of the last failure."""
     only: int | None = None
+    """Number of the only failed notification, if there is one. All others are sent as usual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedNotification:
-    """Notification as it appears in a list.
-
-    problem  code for the reason of the last failed try
-    """
+    """Notification as it appears in a list."""
 
     seq: int
     order: str
@@ -139,6 +130,7 @@ class ListedNotification:
     due_at: Instant | None
     delivered_at: Instant | None
     problem: str | None
+    """Code for the reason of the last failed try."""
 
 
 def write_notifications(
@@ -435,18 +427,16 @@ def _state(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """Notifications that a shop refuses although the shop can be reached.
-
-    count    number of stuck notifications, counted up to a limit
-    order    order of the oldest stuck notification
-    since    time since which the oldest waits
-    problem  code for the oldest's last failure
-    """
+    """Notifications that a shop refuses although the shop can be reached."""
 
     count: int
+    """Number of stuck notifications, counted up to a limit."""
     order: str
+    """Order of the oldest stuck notification."""
     since: Instant
+    """Time since which the oldest waits."""
     problem: str
+    """Code for the oldest's last failure."""
 
 
 async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:

@@ -58,15 +58,13 @@ async def start_requiring(context: AppContext) -> Instant | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A provider's name for a payment or for its session, exactly one of which is set.
-
-    money  amount for which the session was opened, if stated
-    """
+    """A provider's name for a payment or for its session, exactly one of which is set."""
 
     source: str
     session: str | None = None
     payment: str | None = None
     money: Money | None = None
+    """Amount for which the session was opened, if stated."""
 
     @property
     def name(self) -> str:
@@ -88,20 +86,19 @@ class OrderFacts:
 
     placed_at, canceled_at, fulfilled_at
                  times that the shop states, or None
-    money        the whole price
-    tenders      parts of the price that are not paid through a provider; None to leave them
-                 unchanged
-    free         whether the order costs nothing; only with a price of zero
     """
 
     order: str
     money: Money
+    """The whole price."""
     placed_at: Instant | None = None
     canceled_at: Moment = None
     fulfilled_at: Moment = None
     references: tuple[Reference, ...] = ()
     tenders: tuple[Tender, ...] | None = None
+    """Parts of the price that are not paid through a provider. None to leave them unchanged."""
     free: bool = False
+    """True if the order costs nothing. Only with a price of zero."""
 
 
 class TendersDoNotFit(UsageError):

@@ -19,22 +19,20 @@ _COLUMNS: Final = "key, order_key, request, due_at, held_until, tries, in_vain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSession:
-    """Request for a payment session that got no answer from the payment service.
-
-    request     the body, byte for byte as first sent
-    due_at      latest time at which the request is sent again
-    held_until  end of the holding process's claim
-    tries       number of rounds that ended without an answer
-    in_vain     number of rounds in which the service was reachable, but gave no answer
-    """
+    """Request for a payment session that got no answer from the payment service."""
 
     key: str
     order: str
     request: bytes = field(repr=False)
+    """The body, byte for byte as first sent."""
     due_at: Instant
+    """Latest time at which the request is sent again."""
     held_until: Instant = EARLIEST
+    """End of the holding process's claim."""
     tries: int = 0
+    """Number of rounds that ended without an answer."""
     in_vain: int = 0
+    """Number of rounds in which the service was reachable, but gave no answer."""
 
 
 def note_pending(connection: PlainConnection, entry: PendingSession) -> None:

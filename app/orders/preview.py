@@ -30,22 +30,20 @@ _MAY = {True: ", fulfillable", False: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Effects that an upgrade would have.
-
-    before      version of the database before the upgrade; None for an empty database
-    after       version of the database after the upgrade
-    migrations  version and title of each due migration
-    outcomes    number of changed orders, by outcome before and after
-    held        each order that would be held, as JSON values
-    seen        number of orders read, and of orders that cannot be folded
-    """
+    """Effects that an upgrade would have."""
 
     before: str | None
+    """Version of the database before the upgrade. None for an empty database."""
     after: str
+    """Version of the database after the upgrade."""
     migrations: list[tuple[str, str]]
+    """Version and title of each due migration."""
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of changed orders, by outcome before and after."""
     held: list[dict[str, Any]] = field(default_factory=list)
+    """Each order that would be held, as JSON values."""
     seen: Counter[str] = field(default_factory=Counter)
+    """Number of orders read, and of orders that cannot be folded."""
 
     def document(self) -> dict[str, Any]:
         """Return the preview as JSON values."""

@@ -365,16 +365,14 @@ async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedLine:
-    """Line of an order book or statement that concerns an order.
-
-    order   the order's reference as written in the line, if any
-    source  source of the statement; empty for a line of an order book
-    what    status in an order book, or kind of movement in a statement; may be empty
-    """
+    """Line of an order book or statement that concerns an order."""
 
     order: str | None
+    """The order's reference as written in the line, if any."""
     source: str
+    """Source of the statement. Empty for a line of an order book."""
     what: str
+    """Status in an order book, or kind of movement in a statement. May be empty."""
     payment: str | None
     money: Money
 

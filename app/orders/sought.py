@@ -108,28 +108,28 @@ _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.
 class Sought:
     """Possible meanings of a search text; empty or None where a meaning is impossible.
 
-    names                references or ids, or the beginning or end of an order's reference
-    phones               phone numbers as E.164 digits
     email, person, card  identifiers in the form that `identifiers` returns
-    amounts              the amount in minor units, by the currency's number of decimals
-    currencies           possible currencies of the amount; empty for any
-    days                 begin and end of each possible day
-    zone                 time zone of the days
-    national             whether the text looks like a phone number without a known country code
-    message              whether the text is a pasted SMS
     """
 
     names: tuple[str, ...] = ()
+    """References or ids, or the beginning or end of an order's reference."""
     phones: tuple[str, ...] = ()
+    """Phone numbers as E.164 digits."""
     email: str | None = None
     person: str | None = None
     card: str | None = None
     amounts: dict[int, int] | None = None
+    """The amount in minor units, by the currency's number of decimals."""
     currencies: tuple[str, ...] = ()
+    """Possible currencies of the amount. Empty for any."""
     days: Mapping[str, tuple[Instant, Instant]] = field(default_factory=dict)
+    """Begin and end of each possible day."""
     zone: str = "UTC"
+    """Time zone of the days."""
     national: bool = False
+    """True if the text looks like a phone number without a known country code."""
     message: bool = False
+    """True if the text is a pasted SMS."""
 
     @property
     def of_a_person(self) -> str:

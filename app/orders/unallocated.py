@@ -136,62 +136,62 @@ READ_FOR_PHONE: Final = 3
 class Unallocated:
     """Payment that belongs to no order, or that a person assigned or dismissed.
 
-    id           `source:reference`, permanent
-    reference    reference of the payment, else of its session, else the id of its event
     payment, session
                  the references that the payment's events name
-    outcome      outcome of the customer's attempt to pay
     captured, refunded
                  amounts in the currency of the first movement; None if no money moved
-    held         amount that is left; None if unclear
     amount_unclear
                  whether events disagree on an amount, or state none
-    disputed     whether a dispute is open
-    standalone   whether there is only a refund, whose payment is unknown
-    went_back    whether some of the money went back, or a dispute is open
-    entries      each movement of known amount, by date
-    occurred_at  the first date that the provider gives
-    received_at  the first arrival
-    changed_at   the last arrival, or the last decision of a person
-    standing     `signed`, `fetched` or `answered`
-    why          reason why the payment belongs to no order
-    dismissed    record of a person's valid dismissal of the payment
-    assigned_to  the order to which a person assigned the payment
-    suggested    orders that the payment's events name, without a link
-    named        orders that the events or the shop name; empty for an unallocated payment
-    aside        `other` for another shop's payment, `unknown` for an unknown shop's, else None
-    last_act     id of the last record by which a person assigned or dismissed the payment
-    deliveries   ids of the events' deliveries, in order of arrival
-    events       ids of the payment's events
     """
 
     id: str
+    """`source:reference`, permanent."""
     source: str
     reference: str
+    """Reference of the payment, else of its session, else the id of its event."""
     payment: str | None
     session: str | None
     outcome: AttemptOutcome
+    """Outcome of the customer's attempt to pay."""
     captured: Money | None
     refunded: Money | None
     held: Money | None
+    """Amount that is left. None if unclear."""
     amount_unclear: bool
     disputed: bool
+    """True if a dispute is open."""
     standalone: bool
+    """True if there is only a refund, whose payment is unknown."""
     went_back: bool
+    """True if some of the money went back, or a dispute is open."""
     entries: tuple[Entry, ...]
+    """Each movement of known amount, by date."""
     occurred_at: Instant
+    """The first date that the provider gives."""
     received_at: Instant
+    """The first arrival."""
     changed_at: Instant
+    """The last arrival, or the last decision of a person."""
     standing: Signed
+    """`signed`, `fetched` or `answered`."""
     why: Why
+    """Reason why the payment belongs to no order."""
     dismissed: Record | None
+    """Record of a person's valid dismissal of the payment."""
     assigned_to: str | None
+    """The order to which a person assigned the payment."""
     suggested: tuple[str, ...]
+    """Orders that the payment's events name, without a link."""
     named: tuple[str, ...]
+    """Orders that the events or the shop name. Empty for an unallocated payment."""
     aside: Aside | None
+    """`other` for another shop's payment, `unknown` for an unknown shop's, else None."""
     last_act: str | None
+    """Id of the last record by which a person assigned or dismissed the payment."""
     deliveries: tuple[str, ...]
+    """Ids of the events' deliveries, in order of arrival."""
     events: tuple[str, ...]
+    """Ids of the payment's events."""
     phone: str | None = None
 
     @property
@@ -410,29 +410,25 @@ def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedRequest:
-    """Filters of a list of unallocated payments.
-
-    after       `next` of the previous page
-    everything  whether dismissed payments, and those that ended without money, are included
-    not_ours    whether only payments of other shops on the account are listed
-    """
+    """Filters of a list of unallocated payments."""
 
     source: str | None = None
     after: str = ""
+    """`next` of the previous page."""
     limit: int = 100
     everything: bool = False
+    """True if dismissed payments, and those that ended without money, are included."""
     not_ours: bool = False
+    """True if only payments of other shops on the account are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedPage:
-    """Page of unallocated payments, the first known first.
-
-    next  value of `after` for the next page, if there is one
-    """
+    """Page of unallocated payments, the first known first."""
 
     payments: list[Unallocated]
     next: str | None
+    """Value of `after` for the next page, if there is one."""
 
 
 async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> UnallocatedPage:
@@ -571,24 +567,22 @@ def found_payment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedTotals:
-    """Totals of the unallocated payments that need a person's decision.
-
-    count      number of payments with money that nobody has decided about
-    held       amount that is left of these payments, by currency
-    unclear    number of these payments whose amount is not clear
-    oldest_at  arrival of the oldest of these payments, if any
-    more       whether there are more payments than were counted
-    not_ours   number of payments of other shops on the same accounts; no decision is needed
-    back_of_unknown  ids of payments of unknown shops whose money went back
-    """
+    """Totals of the unallocated payments that need a person's decision."""
 
     count: int = 0
+    """Number of payments with money that nobody has decided about."""
     held: tuple[Money, ...] = ()
+    """Amount that is left of these payments, by currency."""
     unclear: int = 0
+    """Number of these payments whose amount is not clear."""
     oldest_at: Instant | None = None
+    """Arrival of the oldest of these payments, if any."""
     more: bool = False
+    """True if there are more payments than were counted."""
     not_ours: int = 0
+    """Number of payments of other shops on the same accounts. No decision is needed."""
     back_of_unknown: tuple[str, ...] = ()
+    """Ids of payments of unknown shops whose money went back."""
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:

@@ -158,17 +158,15 @@ class People:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedLog:
-    """Transparency log after a restore.
-
-    cut      number of leaves in the replaced log if its last leaf is lost, otherwise 0
-    renamed  the log's new origin; None if unchanged
-    sure     False if the replaced log could not be read
-    """
+    """Transparency log after a restore."""
 
     leaves: int
     cut: int = 0
+    """Number of leaves in the replaced log if its last leaf is lost, otherwise 0."""
     renamed: str | None = None
+    """The log's new origin. None if unchanged."""
     sure: bool = True
+    """False if the replaced log could not be read."""
 
     def document(self) -> dict[str, Any]:
         return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
@@ -193,18 +191,16 @@ class FollowedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Changes of a restored database before its first start.
-
-    head   number of the last revision in the backup
-    first  number of the next revision
-    may    people who can sign in again; everybody if unknown
-    gone   people who could sign in before; None if unknown
-    """
+    """Changes of a restored database before its first start."""
 
     head: int
+    """Number of the last revision in the backup."""
     first: int
+    """Number of the next revision."""
     may: People
+    """People who can sign in again. Everybody if unknown."""
     gone: People | None
+    """People who could sign in before. None if unknown."""
     log: FollowedLog
 
     def document(self) -> dict[str, Any]:
@@ -245,17 +241,15 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """Result of a restore.
-
-    kept  path of the former database, or None
-    gap   accepted loss of later data, or None
-    """
+    """Result of a restore."""
 
     contents: backup_store.Contents
     kept: Path | None
+    """Path of the former database, or None."""
     followed: Followed
     erased: Replayed
     gap: FoundGap | None
+    """Accepted loss of later data, or None."""
 
     def document(self) -> dict[str, Any]:
         return {

@@ -73,17 +73,15 @@ class ContentsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Content of a database file, as the file states it.
-
-    environment    the stamp: sandbox or live
-    last_revision  last number in the outcome feed; 0 without a publication
-    """
+    """Content of a database file, as the file states it."""
 
     environment: str | None
+    """The stamp: sandbox or live."""
     version: str
     size: int
     counts: dict[str, int]
     last_revision: int
+    """Last number in the outcome feed; 0 without a publication."""
     last_arrival: Instant | None
 
     def document(self) -> ContentsDocument:
@@ -298,16 +296,14 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """Facts of the database that a backup replaces.
-
-    head  number of the last revision
-    log   number of leaves, and the last leaf's hash; None without a log
-    """
+    """Facts of the database that a backup replaces."""
 
     in_force: InForce
     head: int
+    """Number of the last revision."""
     last_commit: int
     log: tuple[int, bytes] | None = None
+    """Number of leaves, and the last leaf's hash. None without a log."""
     origins: tuple[str, ...] = ()
 
 

@@ -251,20 +251,18 @@ SAMPLE: Final = 3_000
 
 @dataclass(slots=True, kw_only=True)
 class CheckReport:
-    """Result of a check.
-
-    deep    whether bodies were read and orders folded again
-    seed    number that chose the sample of deliveries; None without a sample
-    unread  reason why no body was read again, or None
-    """
+    """Result of a check."""
 
     deep: bool = False
+    """True if bodies were read and orders folded again."""
     bodies: int = 0
     pruned: int = 0
     orders: int = 0
     seed: int | None = None
+    """Number that chose the sample of deliveries. None without a sample."""
     sampled: int = 0
     unread: str | None = None
+    """Reason why no body was read again, or None."""
     found: int = 0
     problems: list[str] = field(default_factory=list)
 

@@ -38,16 +38,14 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that can be erased or must be kept.
-
-    kind  kind of data to keep: `delivery`, or `whole` for the whole body of a request
-    gone  erasable deliveries without bodies and headers
-    """
+    """Ids of deliveries that can be erased or must be kept."""
 
     kind: Kind = "delivery"
+    """Kind of data to keep: `delivery`, or `whole` for the whole body of a request."""
     going: list[str] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
     gone: list[str] = field(default_factory=list)
+    """Erasable deliveries without bodies and headers."""
     kept: list[erase_rules.KeptData] = field(default_factory=list)
     latest: Instant = EARLIEST
 
@@ -79,56 +77,54 @@ MOST_ORDERS: Final = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class Erasure:
-    """Data that can be erased, the data that stays, and the state of the erasure.
-
-    identifiers  phone numbers as E.164 digits, or EMAIL_KIND and an email address
-    orders       orders whose bodies, headers and phone digests are erased
-    deliveries   deliveries with the number and without a readable order
-    unreadable   those of `deliveries` that could not be read
-    gone_before  deliveries without order and body, which a backup can have
-    wholes       deliveries in a request of which only another delivery's part has the number
-    brought      deliveries of each order, even without bodies
-    notes        stored digests of phone numbers, by which this data is found
-    reasons      events that lose their reason, each with a delivery of the event
-    staying      orders that are kept for now, with their deliveries
-    quoting      revisions that quote an erased reason and stay
-    holding      rows that contain a number, by place
-    going        rows to empty or delete, by table
-    waiting      rows of kept orders to empty or delete later, by table
-    aside        number of rows of set-aside deliveries that stay, by place
-    accounts     end of the accounting period of each erased order
-    tidied       whether the erased data is gone from the database's log
-    latest       arrival of the newest erased data; the erasure's date is no earlier
-    """
+    """Data that can be erased, the data that stays, and the state of the erasure."""
 
     subject: str
     identifiers: list[str] = field(repr=False, default_factory=list)
+    """Phone numbers as E.164 digits, or EMAIL_KIND and an email address."""
     orders: list[prune.SettledOrder] = field(default_factory=list)
+    """Orders whose bodies, headers and phone digests are erased."""
     deliveries: list[str] = field(default_factory=list)
+    """Deliveries with the number and without a readable order."""
     unreadable: set[str] = field(default_factory=set)
+    """Those of `deliveries` that could not be read."""
     gone_before: list[str] = field(default_factory=list)
+    """Deliveries without order and body, which a backup can have."""
     wholes: list[str] = field(default_factory=list)
+    """Deliveries in a request of which only another delivery's part has the number."""
     brought: dict[str, list[str]] = field(default_factory=dict)
+    """Deliveries of each order, even without bodies."""
     notes: list[phone_store.PhoneNote] = field(repr=False, default_factory=list)
+    """Stored digests of phone numbers, by which this data is found."""
     rejections: list[str] = field(default_factory=list)
     book_lines: list[book_line_store.LineKey] = field(default_factory=list)
     bank_lines: list[erase_texts.BankText] = field(repr=False, default_factory=list)
     bookmarks: set[erase_store.Key] = field(repr=False, default_factory=set)
     attachments: list[attachment_store.AttachmentRecord] = field(repr=False, default_factory=list)
     reasons: list[tuple[int, str]] = field(default_factory=list)
+    """Events that lose their reason, each with a delivery of the event."""
     quoting: set[erase_store.Key] = field(default_factory=set)
+    """Revisions that quote an erased reason and stay."""
     staying: dict[str, list[str]] = field(default_factory=dict)
+    """Orders that are kept for now, with their deliveries."""
     holding: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
+    """Rows that contain a number, by place."""
     going: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
+    """Rows to empty or delete, by table."""
     waiting: dict[str, set[erase_store.Key]] = field(repr=False, default_factory=dict)
+    """Rows of kept orders to empty or delete later, by table."""
     aside: Counter[str] = field(default_factory=Counter)
+    """Number of rows of set-aside deliveries that stay, by place."""
     requests: int = 0
     kept: list[erase_rules.KeptData] = field(default_factory=list)
     accounts: dict[str, Instant] = field(default_factory=dict)
+    """End of the accounting period of each erased order."""
     copies: list[TakenCopy] = field(default_factory=list)
     dry_run: bool = False
     tidied: bool = False
+    """True if the erased data is gone from the database's log."""
     latest: Instant = EARLIEST
+    """Arrival of the newest erased data. The erasure's date is no earlier."""
 
     def is_written_in(self, text: str) -> bool:
         """Return whether a text contains the number or address of the erasure."""

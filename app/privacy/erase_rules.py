@@ -69,16 +69,14 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Data that is kept, with the reason.
-
-    detail  fact about the reason, or empty
-    do      act by which a person can remove the reason, or empty
-    """
+    """Data that is kept, with the reason."""
 
     what: str
     why: Why
     detail: str = ""
+    """Fact about the reason, or empty."""
     do: str = ""
+    """Act by which a person can remove the reason, or empty."""
     until: Instant | None = None
     kind: Kind | None = "order"
 
@@ -102,18 +100,16 @@ NO_TIME: Final = Duration(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Periods:
-    """Periods for which an erasure keeps data.
-
-    minimum      for all data, since the last change
-    accounts     since the last evidence or booking
-    disputes     since the order's last capture
-    unallocated  for the payer of an unallocated payment, since the arrival
-    """
+    """Periods for which an erasure keeps data."""
 
     minimum: Duration = NO_TIME
+    """For all data, since the last change."""
     accounts: Duration = NO_TIME
+    """Days of retention since the last evidence or booking."""
     disputes: Duration = NO_TIME
+    """Days of retention since the order's last capture."""
     unallocated: Duration = NO_TIME
+    """For the payer of an unallocated payment, since the arrival."""
 
 
 def periods_of(settings: Settings) -> Periods:

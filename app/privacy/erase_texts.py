@@ -16,14 +16,12 @@ EMPTIED, AS_IT_IS = "x", "-"
 
 
 class BankText(NamedTuple):
-    """Texts of one version of a bank line.
-
-    which  one character for each text: EMPTIED or AS_IT_IS
-    """
+    """Texts of one version of a bank line."""
 
     key: bank_store.BankKey
     texts: bank_store.BankTexts
     which: str = EMPTIED * 4
+    """One character for each text: EMPTIED or AS_IT_IS."""
     booked_at: Instant = EARLIEST
 
 

@@ -30,13 +30,7 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class Found:
-    """Keys of the rows about a person.
-
-    own        rows about the person, by table
-    named      other rows that name the person, by `table.column`
-    of_others  deliveries about other people's payments for the person's orders
-    aside      accepted deliveries that name the person and could not be read
-    """
+    """Keys of the rows about a person."""
 
     identifiers: set[str] = field(default_factory=set, repr=False)
     named_by: list[str] = field(default_factory=list, repr=False)
@@ -44,10 +38,14 @@ class Found:
     names: set[str] = field(default_factory=set, repr=False)
     names_of_others: set[str] = field(default_factory=set, repr=False)
     of_others: set[str] = field(default_factory=set)
+    """Deliveries about other people's payments for the person's orders."""
     payments: set[tuple[str | None, str]] = field(default_factory=set)
     own: dict[str, set[erase_store.Key]] = field(default_factory=dict)
+    """Rows about the person, by table."""
     named: dict[str, set[erase_store.Key]] = field(default_factory=dict, repr=False)
+    """Other rows that name the person, by `table.column`."""
     aside: list[bytes] = field(default_factory=list, repr=False)
+    """Accepted deliveries that name the person and could not be read."""
 
 
 async def find_person(

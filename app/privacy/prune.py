@@ -45,22 +45,20 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Retention period of each class of stored deliveries; None for ever.
-
-    quiet        for bodies and headers, since the order's last evidence
-    phones       for digests of phone numbers, counted like `quiet`
-    rejections   for refused deliveries, since the arrival
-    book_phones  for phone numbers in order books, since the import
-    disputes     minimum for bodies and headers, since the order's last capture
-    sources      sources with a known redelivery time; other deliveries are kept
-    """
+    """Retention period of each class of stored deliveries; None for ever."""
 
     quiet: Duration | None
+    """For bodies and headers, since the order's last evidence."""
     sources: frozenset[str]
+    """Sources with a known redelivery time. Other deliveries are kept."""
     phones: Duration | None = None
+    """For digests of phone numbers, counted like `quiet`."""
     rejections: Duration | None = None
+    """For refused deliveries, since the arrival."""
     book_phones: Duration | None = None
+    """For phone numbers in order books, since the import."""
     disputes: Duration = NO_TIME
+    """Minimum for bodies and headers, since the order's last capture."""
 
     def classes(self) -> dict[str, int | None]:
         """Return each class's retention in days; None means for ever."""
@@ -269,18 +267,16 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """Result or preview of deleting old data.
-
-    before     latest instant of an order's last evidence; None if all bodies are kept
-    orders     number of settled orders; `settled` lists the first
-    unrelated  number of deliveries to delete that concern no order
-    """
+    """Result or preview of deleting old data."""
 
     before: Instant | None
+    """Latest instant of an order's last evidence. None if all bodies are kept."""
     classes: Mapping[str, int | None] = field(default_factory=dict)
     orders: int = 0
+    """Number of settled orders; `settled` lists the first."""
     deliveries: int = 0
     unrelated: int = 0
+    """Number of deliveries to delete that concern no order."""
     size: int = 0
     others: Counter[str] = field(default_factory=Counter)
     settled: list[SettledOrder] = field(default_factory=list)

@@ -214,20 +214,18 @@ def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> lis
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """Result of carrying out lines of the journal.
-
-    pending  number of waiting lines, by the code of the reason
-    tidied   whether the erased data is gone from the database's log
-    copied   whether the lines came from the backup's copy
-    unread   number of lines that no key could read
-    """
+    """Result of carrying out lines of the journal."""
 
     lines: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     pending: Counter[str] = field(default_factory=Counter)
+    """Number of waiting lines, by the code of the reason."""
     tidied: bool = True
+    """True if the erased data is gone from the database's log."""
     copied: bool = False
+    """True if the lines came from the backup's copy."""
     unread: int = 0
+    """Number of lines that no key could read."""
 
     def document(self) -> dict[str, Any]:
         names = (

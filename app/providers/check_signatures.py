@@ -37,22 +37,20 @@ class NotARequest(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLine:
-    """One request to check.
-
-    secrets  alternative secrets; None if the line has no secret
-    named  pairs of a name and a secret: ids of keys, or parts of one key
-    tolerance  allowed age of the timestamp; None for the profile's
-    ageless  whether a request of any age is accepted
-    """
+    """One request to check."""
 
     name: str | None
     profile: str
     secrets: tuple[str, ...] | None = field(repr=False)
+    """Alternative secrets. None if the line has no secret."""
     named: tuple[tuple[str, str], ...] = field(repr=False)
+    """Pairs of a name and a secret: ids of keys, or parts of one key."""
     request: Incoming
     now: Instant
     tolerance: Duration | None
+    """Allowed age of the timestamp. None for the profile's."""
     ageless: bool
+    """True if a request of any age is accepted."""
 
 
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:

@@ -115,15 +115,13 @@ DATES: Final[Mapping[str, Date]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampUnit:
-    """Unit of a timestamp, with its maximum number of digits.
-
-    milliseconds_from  digits from which it counts milliseconds
-    """
+    """Unit of a timestamp, with its maximum number of digits."""
 
     length: Duration
     digits: int
     word: str
     milliseconds_from: int = 999
+    """Digits from which it counts milliseconds."""
 
 
 UNITS: Final[Mapping[str, TimestampUnit]] = {
@@ -154,16 +152,14 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """Rule of a profile about timestamps: place, unit, and allowed age.
-
-    past  maximum age, inclusive
-    future  maximum time ahead of our clock, inclusive
-    """
+    """Rule of a profile about timestamps: place, unit, and allowed age."""
 
     place: RequestPlace
     unit: TimestampUnit
     past: Duration
+    """Maximum age, inclusive."""
     future: Duration
+    """Maximum time ahead of our clock, inclusive."""
 
     def text(self, request: Request) -> bytes | Refusal:
         """Return the request's timestamp as it was received. Return a refusal if the request has no

@@ -98,29 +98,25 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Configuration of one source, of which each trial of the doctor changes a copy.
-
-    address  scheme and host under which the provider knows this service; "" if not configured
-    ends  expiry of each secret that expires, by secret
-    """
+    """Configuration of one source, of which each trial of the doctor changes a copy."""
 
     name: str
     profile: Profile
     secrets: Sequence[str] | Mapping[str, str] = field(repr=False)
     address: str = ""
+    """Scheme and host under which the provider knows this service; "" if not configured."""
     ends: Mapping[str, Instant] = field(default_factory=dict, repr=False)
+    """Expiry of each secret that expires, by secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One mistake that would explain why a request was refused.
-
-    mistake  name from a fixed list
-    sentence  explanation for people
-    """
+    """One mistake that would explain why a request was refused."""
 
     mistake: str
+    """Name from a fixed list."""
     sentence: str
+    """Explanation for people."""
 
 
 class _Trial(NamedTuple):

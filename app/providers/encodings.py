@@ -101,17 +101,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class SignatureFormat:
-    """One way to write signatures in a header's value.
-
-    needs  parts of `Layout` that this way requires
-    entries  finds the signatures in a header's value, undecoded, with the layout's label if it has
-             one
-    write  returns the header's value for an encoded signature
-    """
+    """One way to write signatures in a header's value."""
 
     needs: frozenset[str]
+    """Parts of `Layout` that this way requires."""
     entries: Callable[[Layout, bytes], list[bytes]]
+    """Finds the signatures in a header's value, undecoded, with the layout's label if it has
+    one."""
     write: Callable[[Layout, bytes], bytes]
+    """Returns the header's value for an encoded signature."""
 
 
 def _prefixed(layout: Layout, value: bytes) -> list[bytes]:

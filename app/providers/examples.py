@@ -41,20 +41,18 @@ there follow."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One documented event of a provider.
-
-    event  kind of the event, as the profile reads it
-    named  the provider's own name of the event; empty if not in the example
-    """
+    """One documented event of a provider."""
 
     name: str
     event: str
+    """Kind of the event, as the profile reads it."""
     source: str
     body: Any = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     method: str = "POST"
     url: str = ""
     named: str = ""
+    """The provider's own name of the event. Empty if not in the example."""
 
     @property
     def word(self) -> str:
@@ -124,14 +122,14 @@ class WantedEvent:
     """Values for an invented event; None keeps the example's.
 
     order, session  references, from which the ids are computed
-    amount  money of the event
-    at  time of the event; None for now
     """
 
     order: str | None = None
     session: str | None = None
     amount: Money | None = None
+    """Money of the event."""
     at: Instant | None = None
+    """Time of the event. None for now."""
 
 
 def shape_event(

@@ -24,25 +24,21 @@ _PREFIX: Final = b"tallyhook secret fingerprint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """Key that has signed a request.
-
-    public  public key in PEM; None if the key is a shared secret
-    """
+    """Key that has signed a request."""
 
     fingerprint: str
     public: bytes | None = field(default=None, repr=False)
+    """Public key in PEM. None if the key is a shared secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """Content that a signature covers.
-
-    content  signed bytes; None if secret-dependent or not described
-    signed_at  time of signing that the request states
-    """
+    """Content that a signature covers."""
 
     content: bytes | None = field(default=None, repr=False)
+    """Signed bytes. None if secret-dependent or not described."""
     signed_at: Instant | None = None
+    """Time of signing that the request states."""
 
 
 def key_fingerprint(secret: bytes) -> str:

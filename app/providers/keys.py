@@ -47,16 +47,14 @@ def refuse_key_pair(secret: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRing:
-    """The compiled keys of a source, hidden from the repr.
-
-    main  keys of the profile's section [signature], newest first
-    also  keys of the profile's section [signature.also]
-    named  keys in `main` that have an id, by id
-    """
+    """The compiled keys of a source, hidden from the repr."""
 
     main: tuple[Key, ...] = field(default=(), repr=False)
+    """Keys of the profile's section [signature], newest first."""
     also: tuple[Key, ...] = field(default=(), repr=False)
+    """Keys of the profile's section [signature.also]."""
     named: Mapping[bytes, Key] = field(default_factory=dict, repr=False)
+    """Keys in `main` that have an id, by id."""
 
 
 def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:

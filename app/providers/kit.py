@@ -73,16 +73,14 @@ def ascii_text(value: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeLimit:
-    """The allowed age of a signature.
-
-    what  name of the time in sentences
-    past  maximum age, inclusive
-    future  maximum time ahead of our clock, inclusive
-    """
+    """The allowed age of a signature."""
 
     what: str
+    """Name of the time in sentences."""
     past: Duration
+    """Maximum age, inclusive."""
     future: Duration
+    """Maximum time ahead of our clock, inclusive."""
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
         """Return a refusal if a time is too old or too new at `now`; None if it is allowed."""
@@ -111,14 +109,12 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """The secrets of a source, hidden from the repr.
-
-    listed  alternative secrets, newest first
-    named  secrets by id of the key, or by name of its part
-    """
+    """The secrets of a source, hidden from the repr."""
 
     listed: Sequence[str] = field(default=(), repr=False)
+    """Alternative secrets, newest first."""
     named: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Secrets by id of the key, or by name of its part."""
 
 
 class NamedVerifier(ABC):
@@ -161,25 +157,23 @@ names."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedScheme:
-    """A signature scheme of `named/`: the function that compiles it, and its fixed properties.
-
-    make  compiles the scheme
-    beside  parts that the signature covers besides the body: `query`, or `address` for scheme and
-            host
-    wraps  whether the body wraps or encrypts the document
-    public_keys  whether the secrets are public keys
-    mark  prefix of each shared secret
-    encoding  encoding of a shared secret, as a key of SECRET_ENCODINGS
-    binding  name of the signed secret that identifies the account; None if each secret is a key
-    """
+    """A signature scheme of `named/`: the function that compiles it, and its fixed properties."""
 
     make: Factory
+    """Compiles the scheme."""
     beside: frozenset[str] = frozenset()
+    """Parts that the signature covers besides the body: `query`, or `address` for scheme and
+    host."""
     wraps: bool = False
+    """True if the body wraps or encrypts the document."""
     public_keys: bool = False
+    """True if the secrets are public keys."""
     mark: str = ""
+    """Prefix of each shared secret."""
     encoding: str = "text"
+    """Encoding of a shared secret, as a key of SECRET_ENCODINGS."""
     binding: str | None = None
+    """Name of the signed secret that identifies the account. None if each secret is a key."""
 
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
         """Return what the signature covers besides the body: `query`, `address` and `header:NAME`.
@@ -205,23 +199,21 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """Functions that one provider's events need besides their profile; None if not needed.
-
-    other_form  returns another template of the signed content that the provider sometimes uses
-    greeting  takes a verified request's JSON object, and returns the text to echo: 1 to 255
-              printable ASCII characters; any other value means that the request is a delivery
-    capturing  takes an event and its data, and returns the method of a payment that the provider
-               may capture without a further event; the source must list the method in CAPTURES
-    split  takes an event, its bytes and its data, and returns the events in it, each with its bytes
-    movements  takes a fetched answer with the claim `succeeded`, and returns its refunds and
-               chargebacks
-    """
+    """Functions that one provider's events need besides their profile; None if not needed."""
 
     other_form: Callable[[str], str] | None = None
+    """Returns another template of the signed content that the provider sometimes uses."""
     greeting: Callable[[dict[str, Any]], object] | None = None
+    """Takes a verified request's JSON object, and returns the text to echo: 1 to 255 printable
+    ASCII characters. Any other value means that the request is a delivery."""
     capturing: Callable[[Event, EventData], object] | None = None
+    """Takes an event and its data, and returns the method of a payment that the provider may
+    capture without a further event. The source must list the method in CAPTURES."""
     split: Callable[[Event, bytes, EventData], list[tuple[bytes, Event]]] | None = None
+    """Takes an event, its bytes and its data, and returns the events in it, each with its bytes."""
     movements: Callable[[Any], Iterable[StatedMovement]] | None = None
+    """Takes a fetched answer with the claim `succeeded`, and returns its refunds and
+    chargebacks."""
 
 
 _MODULES: Final = frozenset(

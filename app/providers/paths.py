@@ -213,14 +213,12 @@ FindValues = Callable[[Request], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RequestPlace:
-    """Place in a request from which values are read.
-
-    text  the place as the profile writes it
-    values  returns all values at the place
-    """
+    """Place in a request from which values are read."""
 
     text: str
+    """The place as the profile writes it."""
     values: FindValues
+    """Returns all values at the place."""
 
     @property
     def name(self) -> str:

@@ -99,16 +99,14 @@ def _text(path: Path) -> str:
 
 
 class _Key(NamedTuple):
-    """Attribute of a profile or of one of its sections.
-
-    section  dataclass of the section; None for a single key
-    optional  whether the value may be None
-    rule  check of the value; None for `Profile.name`
-    """
+    """Attribute of a profile or of one of its sections."""
 
     section: Any
+    """Dataclass of the section. None for a single key."""
     optional: bool
+    """True if the value may be None."""
     rule: Any
+    """Check of the value. None for `Profile.name`."""
 
 
 @cache

@@ -112,22 +112,20 @@ PROBE_LIMIT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Result of probing one address.
-
-    problem  code of the reason for a missing answer, or None
-    date  time in the answer's Date header, to the second, or None
-    tls  version of TLS; None without TLS, or if the handshake failed
-    tls_problem  reason why the handshake failed, in the TLS library's words, or None
-    certificate_ends  expiry of the certificate, if it was seen
-    """
+    """Result of probing one address."""
 
     url: str
     problem: str | None = None
+    """Code of the reason for a missing answer, or None."""
     status: int | None = None
     date: Instant | None = None
+    """Time in the answer's Date header, to the second, or None."""
     tls: str | None = None
+    """Version of TLS. None without TLS, or if the handshake failed."""
     tls_problem: str | None = None
+    """Reason why the handshake failed, in the TLS library's words, or None."""
     certificate_ends: Instant | None = None
+    """Expiry of the certificate, if it was seen."""
 
 
 async def probe(client: httpx2.AsyncClient, url: str) -> Probe:

@@ -68,22 +68,20 @@ def left_out(value: bytes) -> bytes:
 
 
 class Incoming(NamedTuple):
-    """One HTTP request as it was received.
-
-    body  the body; empty if it was too large
-    url  address that the provider was configured to call, with the query
-    source  name of the source in the address
-    address  the sender's address, as stated by trusted proxies
-    oversized  whether the body was too large
-    """
+    """One HTTP request as it was received."""
 
     headers: Headers
     body: bytes
+    """The body. Empty if it was too large."""
     method: str = "POST"
     url: str = ""
+    """Address that the provider was configured to call, with the query."""
     source: str = ""
+    """Name of the source in the address."""
     address: str = ""
+    """The sender's address, as stated by trusted proxies."""
     oversized: bool = False
+    """True if the body was too large."""
 
     def at(self, address: str) -> Incoming:
         """Return the request with a complete URL.
@@ -129,16 +127,14 @@ _UNMADE: Final = object()
 
 
 class Request:
-    """Parts of a request that a signature can cover.
-
-    timestamp  the timestamp's text as received
-    secret  text of the tried key, for schemes that sign it
-    """
+    """Parts of a request that a signature can cover."""
 
     # Defaults on the class: most requests never set these, and setting them would slow every
     # delivery.
     timestamp: bytes = b""
+    """The timestamp's text as received."""
     secret: bytes = b""
+    """Text of the tried key, for schemes that sign it."""
     _document: Any = _UNMADE
     _form: Pairs | None = None
     _query: Pairs | None = None
@@ -213,11 +209,9 @@ Reason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One check that a request has failed.
-
-    reason  verdict of the rejection
-    sentence  explanation for the log, without text of the request, secrets or signatures
-    """
+    """One check that a request has failed."""
 
     reason: Reason
+    """Verdict of the rejection."""
     sentence: str
+    """Explanation for the log, without text of the request, secrets or signatures."""

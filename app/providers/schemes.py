@@ -235,12 +235,10 @@ ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
 
 
 class Key(Protocol):
-    """One secret or key prepared for one signature scheme.
-
-    secret  bytes of the shared secret, if any
-    """
+    """One secret or key prepared for one signature scheme."""
 
     secret: bytes
+    """Bytes of the shared secret, if any."""
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """Return whether this key made one of the signatures of `content`. No error is raised."""
@@ -311,18 +309,16 @@ class TokenKey:
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One signature scheme.
-
-    make  returns a key from the secret's bytes, or raises ValueError
-    covers  whether the signature covers content; if not, the request contains the secret itself
-    asymmetric  whether the secret is a public key
-    encoding  name of the signature's encoding if the profile states none
-    """
+    """One signature scheme."""
 
     make: Callable[[bytes], Key]
+    """Returns a key from the secret's bytes, or raises ValueError."""
     covers: bool = True
+    """True if the signature covers content. If not, the request contains the secret itself."""
     asymmetric: bool = False
+    """True if the secret is a public key."""
     encoding: str = "hex"
+    """Name of the signature's encoding if the profile states none."""
 
 
 def _hashed(make: type[HmacKey] | type[HashKey], *algorithms: str) -> dict[str, Scheme]:

@@ -26,24 +26,22 @@ Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRule:
-    """Section [setup]: facts for connecting the provider; empty where undocumented.
-
-    where  the provider's page on which the address is registered
-    secret  what the source's secret is, and where the provider shows it
-    events  exact names of the events to subscribe to
-    fields  field in which the shop must send the order's reference
-    traps  known mistakes, one sentence each
-    silence  likely reason if no events arrive
-    credentials  name and meaning of each credential for asking the provider
-    """
+    """Section [setup]: facts for connecting the provider; empty where undocumented."""
 
     where: Annotated[str | None, rules.note] = None
+    """The provider's page on which the address is registered."""
     secret: Annotated[str | None, rules.note] = None
+    """Description of the source's secret, and where the provider shows it."""
     events: Annotated[tuple[str, ...], listed(rules.event_name, rules.MOST_EVENTS)] = ()
+    """Exact names of the events to subscribe to."""
     fields: Annotated[tuple[str, ...], listed(rules.note, rules.MOST_NOTES)] = ()
+    """Field in which the shop must send the order's reference."""
     traps: Annotated[tuple[str, ...], listed(rules.note, rules.MOST_NOTES)] = ()
+    """Known mistakes, one sentence each."""
     silence: Annotated[str | None, rules.note] = None
+    """Likely reason if no events arrive."""
     credentials: Annotated[tuple[tuple[str, str], ...], Free(rules.credential_note)] = ()
+    """Name and meaning of each credential for asking the provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +56,11 @@ class AlsoRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureRule:
-    """Section [signature]: the scheme, where and how the signature is written, what it covers.
-
-    key  `merchant` or, if all merchants share the key, `provider`; None if nothing is signed
-    """
+    """Section [signature]: the scheme, where and how the signature is written, what it covers."""
 
     mac: Annotated[str, rules.mac]
     key: Annotated[str | None, one_of(("merchant", "provider"))] = None
+    """`merchant` or, if all merchants share the key, `provider`. None if nothing is signed."""
     where: Annotated[str | None, rules.place] = None
     format: Annotated[str, one_of(encodings.FORMATS)] = "plain"
     encoding: Annotated[str, one_of(encodings.ENCODINGS)] = ""
@@ -79,31 +75,26 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: where an event names its account, if the key does not determine it.
-
-    where  member of the event that names the provider's account or entity
-    connected  whether events of the account that owns the key name no account
-    undocumented  whether no such member is known, so that no event counts by itself
-    """
+    """Section [account]: where an event names its account, if the key does not determine it."""
 
     where: Locations = ()
+    """Member of the event that names the provider's account or entity."""
     connected: Annotated[bool, rules.flag] = False
+    """True if events of the account that owns the key name no account."""
     undocumented: Annotated[bool, rules.flag] = False
+    """True if no such member is known, so that no event counts by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRule:
-    """Section [secret]: how a secret is written in the configuration, and how long it must be.
-
-    key_id  place in the request that names the used secret; None if any secret may match
-    never_begins  prefixes of the provider's other credentials, which somebody could configure by
-                  mistake
-    """
+    """Section [secret]: how a secret is written in the configuration, and how long it must be."""
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
     least_bytes: Annotated[int, integer(1, 64)] = 24
     key_id: Annotated[str | None, rules.place] = None
+    """Place in the request that names the used secret. None if any secret may match."""
     never_begins: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    """Prefixes of the provider's other credentials, which somebody could configure by mistake."""
 
 
 _TOLERANCE_S = integer(1, 7 * 24 * 3600)
@@ -129,55 +120,51 @@ class RequestRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgementRule:
-    """Section [acknowledgement]: the answer after which the provider does not redeliver.
-
-    status  HTTP status, 200 to 299
-    redelivery_days  days after which the provider has certainly stopped redelivering
-    body  constant text of media type `type`; None for our own JSON
-    fields  members of a JSON object that is sent instead of `body`, each a location or a constant
-    """
+    """Section [acknowledgement]: the answer after which the provider does not redeliver."""
 
     status: Annotated[int, integer(200, 299)] = 200
+    """HTTP status, 200 to 299."""
     redelivery_days: Annotated[int, integer(1, 90)] = 30
+    """Days after which the provider has certainly stopped redelivering."""
     body: Annotated[str | None, rules.answer_text] = None
+    """Constant text of media type `type`. None for our own JSON."""
     type: Annotated[str, rules.media_type] = "application/json"
     fields: Annotated[FreeKeys, Free(rules.constants)] = ()
+    """Members of a JSON object that is sent instead of `body`, each a location or a constant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRule:
-    """Section [event]: the locations of an event's own fields.
-
-    items  path of the events in the body, with `[*]` if there can be several
-    zone  offset from UTC for dates that state none
-    capture  id of the reported capture, if a payment can have several
-    respond_by  deadline for the shop's answer to a dispute, written like `occurred_at`
-    further_ids  ids that people find on a receipt, such as a charge's
-    agreement  subscription or billing agreement that a payment renews
-    suggested  order that the event only suggests, read if `order` is absent
-    own_reference  kinds of events in which `order` is the merchant's reference of the refund or
-                   payout; may end in `*`
-    standalone  kinds of refunds and payouts that belong to no payment; may end in `*`
-    """
+    """Section [event]: the locations of an event's own fields."""
 
     items: Annotated[str | None, rules.items_path] = None
+    """Path of the events in the body, with `[*]` if there can be several."""
     id: Locations = ()
     kind: Locations = ()
     occurred_at: Locations = ()
     dates: Annotated[str, one_of(dates.DATES)] = "rfc3339"
     zone: Annotated[str, rules.zone] = "+00:00"
+    """Offset from UTC for dates that state none."""
     order: Locations = ()
     session: Locations = ()
     payment: Locations = ()
     movement: Locations = ()
     capture: Locations = ()
+    """Id of the reported capture, if a payment can have several."""
     reason: Locations = ()
     respond_by: Locations = ()
+    """Deadline for the shop's answer to a dispute, written like `occurred_at`."""
     further_ids: Locations = ()
+    """Ids that people find on a receipt, such as a charge's."""
     agreement: Locations = ()
+    """Subscription or billing agreement that a payment renews."""
     suggested: Locations = ()
+    """Order that the event only suggests, read if `order` is absent."""
     own_reference: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
+    """Kinds of events in which `order` is the merchant's reference of the refund or payout. May end
+    in `*`."""
     standalone: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
+    """Kinds of refunds and payouts that belong to no payment. May end in `*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,16 +172,15 @@ class CustomerRule:
     """Section [customer]: the locations of data that identify the customer.
 
     Only keyed digests of these data are stored.
-
-    country  calling code of phone numbers that begin with a single zero
-    card  a card's number or a part of it; the last four digits count
     """
 
     phone: Locations = ()
     email: Locations = ()
     name: Locations = ()
     card: Locations = ()
+    """A card's number or a part of it. The last four digits count."""
     country: Annotated[str | None, rules.calling_code] = None
+    """Calling code of phone numbers that begin with a single zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,32 +189,32 @@ class TransactionRule:
 
     The facts are read from the stored body when they are needed.
 
-    network  card network that processed the payment
-    reason_code  the network's code for the reason of a dispute
-    arn  acquirer reference number
-    network_id  the network's own id of the transaction
-    credential  stand-in for the card's number, equal for all payments with the card
-    descriptor  text on the customer's bank statement
-    sold  what was sold
-    billing  billing address: a text, or an object whose members form the address
-    shipping  shipping address, in the same form
     ip, device  network address and device from which the customer bought
-    account  the customer's account at the shop
     avs, cvv, three_ds  results of the checks of address, card code and cardholder
     """
 
     network: Locations = ()
+    """Card network that processed the payment."""
     reason_code: Locations = ()
+    """The network's code for the reason of a dispute."""
     arn: Locations = ()
+    """Acquirer reference number."""
     network_id: Locations = ()
+    """The network's own id of the transaction."""
     credential: Locations = ()
+    """Stand-in for the card's number, equal for all payments with the card."""
     descriptor: Locations = ()
+    """Text on the customer's bank statement."""
     sold: Locations = ()
+    """Description of the sold goods."""
     billing: Locations = ()
+    """Billing address: a text, or an object whose members form the address."""
     shipping: Locations = ()
+    """Shipping address, in the same form."""
     ip: Locations = ()
     device: Locations = ()
     account: Locations = ()
+    """The customer's account at the shop."""
     avs: Locations = ()
     cvv: Locations = ()
     three_ds: Locations = ()
@@ -236,19 +222,17 @@ class TransactionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: the location of an event's environment, and the provider's words.
-
-    either  word that marks an event as valid in both environments
-    sandbox_keys  prefixes of the sandbox's secrets, for events that state no environment
-    live_keys  prefixes of the live secrets, for the same events
-    """
+    """Section [environment]: the location of an event's environment, and the provider's words."""
 
     where: Locations = ()
     sandbox: Annotated[str, rules.text] = "sandbox"
     live: Annotated[str, rules.text] = "live"
     either: Annotated[str | None, rules.text] = None
+    """Word that marks an event as valid in both environments."""
     sandbox_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    """Prefixes of the sandbox's secrets, for events that state no environment."""
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    """Prefixes of the live secrets, for the same events."""
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
         """Return the environment to which all these secrets belong. Return None if the secrets show
@@ -268,16 +252,7 @@ class EnvironmentRule:
 class AmountsRule:
     """Section [amounts]: the unit of amounts, and the locations of each amount and its currency.
 
-    refunded_total  sum of all refunds of the payment up to the event
-    won  part of `refund` that a won dispute returns to the shop
-    base  part of `payment` that pays the price
     tip … shipping  parts of `payment` beyond the price
-    discount  discount that the shop gave at the provider
-    financed_discount  discount that the provider gave and pays to the shop
-    presented  `payment` in the customer's currency, if that was another
-    parts_currency  currency of `base` … `presented`, if it can differ from `payment_currency`
-    decimals  currencies whose minor unit at the provider differs from ISO 4217, with their numbers
-              of decimals
     """
 
     unit: Annotated[str, one_of(amounts.AMOUNT_UNITS)] = ""
@@ -286,10 +261,13 @@ class AmountsRule:
     refund: Locations = ()
     refund_currency: Locations = ()
     refunded_total: Locations = ()
+    """Sum of all refunds of the payment up to the event."""
     won: Locations = ()
+    """Part of `refund` that a won dispute returns to the shop."""
     order: Locations = ()
     order_currency: Locations = ()
     base: Locations = ()
+    """Part of `payment` that pays the price."""
     tip: Locations = ()
     fee: Locations = ()
     surcharge: Locations = ()
@@ -297,10 +275,16 @@ class AmountsRule:
     tax: Locations = ()
     shipping: Locations = ()
     discount: Locations = ()
+    """Discount that the shop gave at the provider."""
     financed_discount: Locations = ()
+    """Discount that the provider gave and pays to the shop."""
     presented: Locations = ()
+    """`payment` in the customer's currency, if that was another."""
     parts_currency: Locations = ()
+    """Currency of `base` … `presented`, if it can differ from `payment_currency`."""
     decimals: Annotated[tuple[tuple[str, int], ...], Free(rules.decimals)] = ()
+    """Currencies whose minor unit at the provider differs from ISO 4217, with their numbers of
+    decimals."""
 
 
 _CALENDAR_DAYS = Free(rules.days_of(400))
@@ -313,26 +297,25 @@ class SlowRule:
 
     With `confirm`, the locations are in the provider's answer, because an unconfirmed event must
     not extend a deadline.
-
-    claims  words of [claims] for a slow payment that has no result yet
-    method  location of the provider's word for the method
-    since  date at which the window begins, if not the event's own date
-    expires  date until which a voucher can be paid; an event that states it is slow
-    dates  format of `since` and `expires`
-    windows  window of each method in business days; 0 if not slow; an unlisted method gets the
-             longest
-    vouchers  voucher methods with the business days to wait after the voucher's expiry
-    revocable  methods with the calendar days in which the customer can revoke a captured payment
     """
 
     claims: Annotated[tuple[str, ...], listed(rules.words)] = ()
+    """Words of [claims] for a slow payment that has no result yet."""
     method: Locations = ()
+    """Location of the provider's word for the method."""
     since: Locations = ()
+    """Date at which the window begins, if not the event's own date."""
     expires: Locations = ()
+    """Date until which a voucher can be paid. An event that states it is slow."""
     dates: Annotated[str, one_of(dates.DATES)] = "rfc3339"
+    """Format of `since` and `expires`."""
     windows: Annotated[tuple[tuple[str, int], ...], _BUSINESS_DAYS] = ()
+    """Window of each method in business days; 0 if not slow. An unlisted method gets the
+    longest."""
     vouchers: Annotated[tuple[tuple[str, int], ...], _BUSINESS_DAYS] = ()
+    """Voucher methods with the business days to wait after the voucher's expiry."""
     revocable: Annotated[tuple[tuple[str, int], ...], _CALENDAR_DAYS] = ()
+    """Methods with the calendar days in which the customer can revoke a captured payment."""
 
 
 _POST = "POST"
@@ -346,19 +329,9 @@ class FetchBackRule:
     url, sandbox_url  addresses with a fixed host; path and query can contain {id} {order} {session}
                       {payment} {capture} {movement}; the first address whose references are in the
                       event is used
-    credential  name of the credential in the source's configuration; None without `auth`
-    headers  further headers of every request; {credential:NAME} is replaced by a credential
     token_method, token_body  method and body of the request for the access token of `oauth`
-    account  location of the answer's account; empty if the credentials determine it
     kind … currency  locations in the answer; `amount` may be absent if the question contains it
-    occurred_at  date of an answer that is the event itself
-    dated_as_event  whether the answer gets the date of the asked event
-    environment  location of the environment; an answer of the other one is refused
-    refund  amount of a refund or dispute, if it differs from `amount`
-    claims  claims that the answer's words stand for; empty for the profile's [claims]
-    again  kinds of final answers that can still change; the provider is asked once more
     states_captured, states_refunded, states_charged_back  locations of sums as of the answer's time
-    zero_if_absent  sums of `refunded` and `charged_back` that are zero if the answer lacks them
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"
@@ -366,33 +339,43 @@ class FetchBackRule:
     sandbox_url: Annotated[tuple[str, ...], listed(rules.text)] = ()
     auth: Annotated[str, rules.text] = "none"
     credential: Annotated[str | None, rules.words] = None
+    """Name of the credential in the source's configuration. None without `auth`."""
     token_url: Annotated[str | None, rules.text] = None
     sandbox_token_url: Annotated[str | None, rules.text] = None
     token_method: Annotated[str, one_of(("GET", "POST"))] = _POST
     token_body: Annotated[str, rules.text] = _CLIENT_CREDENTIALS
     headers: Annotated[FreeKeys, Free(rules.header)] = ()
+    """Further headers of every request; {credential:NAME} is replaced by a credential."""
     body: Annotated[str | None, rules.text] = None
     kind: Locations
     payment: Locations = ()
     session: Locations = ()
     order: Locations = ()
     environment: Locations = ()
+    """Location of the environment. An answer of the other one is refused."""
     account: Locations = ()
+    """Location of the answer's account. Empty if the credentials determine it."""
     movement: Locations = ()
     capture: Locations = ()
     agreement: Locations = ()
     occurred_at: Locations = ()
+    """Date of an answer that is the event itself."""
     dated_as_event: Annotated[bool, rules.flag] = False
+    """True if the answer gets the date of the asked event."""
     amount: Locations = ()
     refund: Locations = ()
+    """Amount of a refund or dispute, if it differs from `amount`."""
     refunded_total: Locations = ()
     currency: Locations = ()
     claims: Claims = ()
+    """Claims that the answer's words stand for. Empty for the profile's [claims]."""
     again: Annotated[tuple[str, ...], listed(rules.text)] = ()
+    """Kinds of final answers that can still change. The provider is asked once more."""
     states_captured: Locations = ()
     states_refunded: Locations = ()
     states_charged_back: Locations = ()
     zero_if_absent: Annotated[tuple[str, ...], listed(one_of(("refunded", "charged_back")))] = ()
+    """Sums of `refunded` and `charged_back` that are zero if the answer lacks them."""
 
     @property
     def states(self) -> bool:
@@ -406,29 +389,25 @@ MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
-    """Section [rests_on]: the sources of the facts in the profile.
-
-    mark  kind of these sources
-    source  the sources
-    """
+    """Section [rests_on]: the sources of the facts in the profile."""
 
     mark: Annotated[str, one_of(MARKS)]
+    """Kind of these sources."""
     source: Annotated[tuple[str, ...], listed(rules.text)]
+    """The sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Description of how one provider signs, names, dates and prices its events.
-
-    code  name of the module in `named/` for what the file cannot express
-    verifies_only  whether no event of the provider moves money
-    confirm  `fetch_back` if an event counts only after the provider was asked
-    """
+    """Description of how one provider signs, names, dates and prices its events."""
 
     name: str
     code: Annotated[str | None, rules.code] = None
+    """Name of the module in `named/` for what the file cannot express."""
     verifies_only: Annotated[bool, rules.flag] = False
+    """True if no event of the provider moves money."""
     confirm: Annotated[str | None, one_of(("fetch_back",))] = None
+    """`fetch_back` if an event counts only after the provider was asked."""
     setup: SetupRule
     signature: SignatureRule
     account: AccountRule

@@ -13,16 +13,14 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """Facts that an event states about a slow payment; all None if it is not slow.
-
-    method  payment method
-    expected_by  time by which the provider should know the result
-    revocable_days  days in which the customer can revoke the captured payment
-    """
+    """Facts that an event states about a slow payment; all None if it is not slow."""
 
     method: str | None = None
+    """Payment method."""
     expected_by: Instant | None = None
+    """Time by which the provider should know the result."""
     revocable_days: int | None = None
+    """Days in which the customer can revoke the captured payment."""
 
 
 NOT_SLOW: Final = SlowPayment()

@@ -54,14 +54,12 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TemplateReference:
-    """A reference in a template, written `{name:argument?|filter|filter}`.
-
-    optional  whether an absent value counts as empty
-    """
+    """A reference in a template, written `{name:argument?|filter|filter}`."""
 
     name: str
     argument: str
     optional: bool
+    """True if an absent value counts as empty."""
     filters: tuple[str, ...]
 
     @property
@@ -122,14 +120,12 @@ Piece = Callable[[Request], bytes | Refusal]
 
 
 class Meaning(NamedTuple):
-    """Rule for compiling one kind of reference.
-
-    make  compiles the reference from its argument
-    argument  `no`, `must` or `may` have one
-    """
+    """Rule for compiling one kind of reference."""
 
     make: Callable[[str], Piece]
+    """Compiles the reference from its argument."""
     argument: str
+    """`no`, `must` or `may` have one."""
 
 
 def _absent(what: str) -> Refusal:

@@ -51,29 +51,27 @@ class Envelope:
 
 
 class Arrival(NamedTuple):
-    """Verified delivery that must be stored.
-
-    headers      headers without credentials, as lines `name: value` in Latin-1
-    whole        the whole body, if `body` is one of several events
-    asked_about  whether the provider is asked about an unconfirmed event
-    values       values in an unreadable signed body that can name an order
-    lane         number of the sender's network group, for fair turns in questions
-    """
+    """Verified delivery that must be stored."""
 
     delivery_id: str
     received_at: Instant
     source: str
     digest: str
     headers: str
+    """Headers without credentials, as lines `name: value` in Latin-1."""
     body: bytes
     event: Event | None
     problem: str | None = None
     whole: Envelope | None = None
+    """The whole body, if `body` is one of several events."""
     customer: tuple[bytes, ...] = ()
     asked_about: bool = True
+    """True if the provider is asked about an unconfirmed event."""
     values: frozenset[str] = frozenset()
+    """Values in an unreadable signed body that can name an order."""
     peer: str = ""
     lane: int = 0
+    """Number of the sender's network group, for fair turns in questions."""
 
 
 NewEvent = tuple[Event, tuple[Any, ...]]
@@ -122,18 +120,16 @@ class KnownEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Arrived deliveries with their verdicts and rows.
-
-    fresh   new events
-    pruned  ids of redeliveries whose first delivery lost its body
-    """
+    """Arrived deliveries with their verdicts and rows."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
     fresh: list[NewEvent]
+    """New events."""
     linking: Linking
     known: KnownEvents
     pruned: Collection[str]
+    """Ids of redeliveries whose first delivery lost its body."""
 
 
 class Ready(NamedTuple):

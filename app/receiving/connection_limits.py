@@ -14,16 +14,14 @@ SWEEP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """Limits of connections.
-
-    send_deadline_s  maximum seconds for the client to read waiting bytes
-    per_address      maximum number of connections from one address without a proxy
-    """
+    """Limits of connections."""
 
     receive_deadline_s: float
     send_deadline_s: float
+    """Maximum seconds for the client to read waiting bytes."""
     connections: int
     per_address: int
+    """Maximum number of connections from one address without a proxy."""
     max_head_bytes: int
     proxies: Sequence[str] = ()
 

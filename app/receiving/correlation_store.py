@@ -66,12 +66,7 @@ class LinkMemory:
 
 @dataclass(slots=True)
 class Linking:
-    """Links that one transaction found or created, and the affected events.
-
-    torn     source and id of each event whose bodies can belong to several orders
-    loose    keys of unconfirmed events that name their order
-    orphans  whether any stored event waits for its order
-    """
+    """Links that one transaction found or created, and the affected events."""
 
     memory: LinkMemory
     orders: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -80,8 +75,11 @@ class Linking:
     adopted: dict[int, str] = field(default_factory=dict)
     contested: set[tuple[str, str]] = field(default_factory=set)
     torn: set[tuple[str, str]] = field(default_factory=set)
+    """Source and id of each event whose bodies can belong to several orders."""
     loose: set[tuple[str, str, str]] = field(default_factory=set)
+    """Keys of unconfirmed events that name their order."""
     orphans: bool = True
+    """True if any stored event waits for its order."""
 
     def contest(self, one: str | None, other: str | None) -> None:
         """Record that two orders share a reference or event id."""

@@ -68,12 +68,7 @@ class LogFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDelivery:
-    """Bytes of a stored delivery, from which the delivery can be read again.
-
-    body   None if pruned; `kept` then has the event
-    whole  the whole body of a request with several events
-    lone   whether only this event's bytes are stored
-    """
+    """Bytes of a stored delivery, from which the delivery can be read again."""
 
     delivery_id: str
     received_at: Instant
@@ -83,10 +78,13 @@ class RawDelivery:
     digest: str
     headers: str
     body: bytes | None
+    """None if pruned; `kept` then has the event."""
     whole: bytes | None
+    """The whole body of a request with several events."""
     pruned_at: Instant | None
     kept: Event | None
     lone: bool = False
+    """True if only this event's bytes are stored."""
 
 
 _OF_EVENT: Final = tuple(

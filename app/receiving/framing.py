@@ -19,21 +19,19 @@ _SIZES: Final = struct.Struct(">II")
 
 
 class Received(NamedTuple):
-    """Accepted request as received.
-
-    headers  headers without credentials, as lines `name: value`
-    url      path and query without secrets
-    lane     number of the sender's network group, for fair turns in questions
-    """
+    """Accepted request as received."""
 
     delivery_id: str
     received_at: Instant
     source: str
     headers: str
+    """Headers without credentials, as lines `name: value`."""
     body: bytes
     url: str = ""
+    """Path and query without secrets."""
     peer: str = ""
     lane: int = 0
+    """Number of the sender's network group, for fair turns in questions."""
 
 
 Item = Received | Rejection

@@ -103,19 +103,17 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 
 
 class Left(NamedTuple):
-    """State of the inbox, as last stored in the database.
-
-    known     id of the file that the database has read from, if any
-    position  number of the last row that the database has read
-    closed    number of the last row at a proper close, or None
-    since     time up to which every delivery was read, if known
-    """
+    """State of the inbox, as last stored in the database."""
 
     known: str | None
+    """Id of the file that the database has read from, if any."""
     position: int
+    """Number of the last row that the database has read."""
     closed: int | None
+    """Number of the last row at a proper close, or None."""
     lost: FoundGap | None
     since: Instant | None
+    """Time up to which every delivery was read, if known."""
 
 
 def left(connection: PlainConnection) -> Left:

@@ -99,16 +99,14 @@ def tidied(connection: PlainConnection) -> int:
 
 
 class Progress(NamedTuple):
-    """Progress in reading the inbox file.
-
-    position    number of the last row that was read
-    tidy_up_to  number of the last row that an erasure wants deleted
-    covered     number of the last row that can be deleted
-    """
+    """Progress in reading the inbox file."""
 
     position: int
+    """Number of the last row that was read."""
     tidy_up_to: int
+    """Number of the last row that an erasure wants deleted."""
     covered: int
+    """Number of the last row that can be deleted."""
     last_commit: int
 
 

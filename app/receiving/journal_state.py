@@ -26,21 +26,19 @@ WAITS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """State of the journal of erasures.
-
-    path        file of the journal; None without the setting
-    problem     reason why the journal cannot be used, with the remedy, or None
-    waits       reasons why pending lines wait, with the remedies
-    restricted  number of restricted items, which an erasure could not delete yet
-    """
+    """State of the journal of erasures."""
 
     path: Path | None
+    """File of the journal. None without the setting."""
     begun: bool
     problem: str | None = None
+    """Reason why the journal cannot be used, with the remedy, or None."""
     pending: int = 0
     waits: Sequence[str] = ()
+    """Reasons why pending lines wait, with the remedies."""
     torn: bool = False
     restricted: int = 0
+    """Number of restricted items, which an erasure could not delete yet."""
     next_end: Instant | None = None
 
 

@@ -63,17 +63,15 @@ BEAT_S: Final = 5.0
 
 
 class Holding(NamedTuple):
-    """Functions that hold and release the orders of an unreadable delivery.
-
-    hold          sets the delivery aside and holds these orders
-    release       releases these orders, unless another delivery mentions them
-    release_left  releases orders that a dead reader left held
-    """
+    """Functions that hold and release the orders of an unreadable delivery."""
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
     hold: Callable[[AppContext, inbox_store.Suspect, Sequence[str]], Awaitable[None]]
+    """Sets the delivery aside and holds these orders."""
     release: Callable[[AppContext, Collection[str]], Awaitable[None]]
+    """Releases these orders, unless another delivery mentions them."""
     release_left: Callable[[AppContext], Awaitable[None]]
+    """Releases orders that a dead reader left held."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,16 +45,14 @@ RETRY_AFTER_S: Final = 5
 
 
 class ReceiverAnswer(NamedTuple):
-    """Answer to the sender of a delivery.
-
-    verdict  None for a 503
-    reply    None for the usual answer
-    """
+    """Answer to the sender of a delivery."""
 
     status: int
     verdict: str | None
+    """None for a 503."""
     delivery_id: str
     reply: ProviderReply | None = None
+    """None for the usual answer."""
     reason: NotStored | None = None
 
 

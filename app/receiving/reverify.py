@@ -32,16 +32,14 @@ FIRST_ACCEPTED: Final = 20
 
 @dataclass(slots=True, kw_only=True)
 class Reverified:
-    """Result of verifying stored rejections again.
-
-    accepted  id and verdict of each rejection that became a delivery
-    cut       number of rejections of which too little was stored
-    """
+    """Result of verifying stored rejections again."""
 
     judged: int = 0
     accepted: list[tuple[str, str]] = field(default_factory=list)
+    """Id and verdict of each rejection that became a delivery."""
     refused: dict[str, int] = field(default_factory=dict)
     cut: int = 0
+    """Number of rejections of which too little was stored."""
 
     def refuse(self, verdict: str) -> None:
         """Count one more delivery that is still rejected."""

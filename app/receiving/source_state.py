@@ -50,19 +50,17 @@ class SourceStateDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """State of one source.
-
-    since  beginning of the state, or last accepted delivery (`quiet`); None for the remaining
-           states
-    do     instruction for people, if something must be done
-    """
+    """State of one source."""
 
     source: str
     state: SourceWord
     since: Instant | None
+    """Beginning of the state, or last accepted delivery (`quiet`); None for the remaining
+    states."""
     last: Instant | None
     sentence: str
     do: str | None
+    """Instruction for people, if something must be done."""
     explanation: str | None = None
 
     @property

@@ -30,18 +30,16 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArrivals:
-    """Deliveries and rejections of one source, summed up.
-
-    refusing_since      first rejection after the last accepted delivery, if any
-    refused_since_then  number of rejections after the last accepted delivery
-    refused_by_verdict  number of these rejections, by verdict
-    """
+    """Deliveries and rejections of one source, summed up."""
 
     last_accepted_at: Instant | None = None
     last_read_at: Instant | None = None
     refusing_since: Instant | None = None
+    """First rejection after the last accepted delivery, if any."""
     refused_since_then: int = 0
+    """Number of rejections after the last accepted delivery."""
     refused_by_verdict: Mapping[str, int] = field(default_factory=dict)
+    """Number of these rejections, by verdict."""
 
 
 def note_sources(
@@ -196,17 +194,15 @@ _REFUSED_IN: Final = _NOT_KEPT_IN.replace("verdict =", "verdict <>")
 
 
 class LastEvent(NamedTuple):
-    """One of a source's latest deliveries.
-
-    of_payment  whether the event is about a payment and needs no confirmation
-    others      whether the event belongs to another shop, or lacks a required account
-    """
+    """One of a source's latest deliveries."""
 
     received_at: Instant
     unreadable: bool
     of_payment: bool
+    """True if the event is about a payment and needs no confirmation."""
     placed: bool
     others: bool = False
+    """True if the event belongs to another shop, or lacks a required account."""
 
 
 def last_events(

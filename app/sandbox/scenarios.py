@@ -24,40 +24,36 @@ Start = Literal["opening", "expiry"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioStep:
-    """Event in a scenario.
-
-    at          time of the event (`occurred_at`), in units after the opening
-    sent        time of the first delivery, in units after `sent_after`; None for `at`
-    sent_after  `opening` or `expiry` of the session
-    attempt     number of the customer's attempt to pay, from 1
-    movement    shared name of one refund's or dispute's steps; None for payments
-    copies      deliveries in order, each repeated until acknowledged
-    """
+    """Event in a scenario."""
 
     kind: str
     at: float
+    """Time of the event (`occurred_at`), in units after the opening."""
     sent: float | None = None
+    """Time of the first delivery, in units after `sent_after`. None for `at`."""
     sent_after: Start = "opening"
+    """`opening` or `expiry` of the session."""
     attempt: int = 1
+    """Number of the customer's attempt to pay, from 1."""
     amount: AmountRule = "order"
     movement: str | None = None
+    """Shared name of one refund's or dispute's steps. None for payments."""
     reason: str | None = None
     copies: tuple[Copy, ...] = ("true",)
+    """Deliveries in order, each repeated until acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Scenario that the simulated provider can play.
-
-    ending    last two digits of the phone numbers that select the scenario
-    refusals  number of 503 answers before a session request is accepted
-    """
+    """Scenario that the simulated provider can play."""
 
     ending: str
+    """Last two digits of the phone numbers that select the scenario."""
     name: str
     story: str
     steps: tuple[ScenarioStep, ...]
     refusals: int = 0
+    """Number of 503 answers before a session request is accepted."""
     drops_answer: bool = False
 
 

@@ -98,15 +98,13 @@ FULL: Final = "This sandbox cannot keep more sessions: restart it."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """State of an idempotency key.
-
-    answer  body of the 201 answer; None until there is an answer
-    """
+    """State of an idempotency key."""
 
     digest: str
     running: bool = False
     refusals: int = 0
     answer: bytes | None = None
+    """Body of the 201 answer. None until there is an answer."""
 
 
 class IdempotencyKeys:
@@ -278,12 +276,7 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutSession:
-    """Open payment session at the simulated provider.
-
-    unit       length of a scenario unit, in microseconds
-    payments   payment references, by number of the attempt
-    movements  references of refunds and disputes, by name in the scenario
-    """
+    """Open payment session at the simulated provider."""
 
     reference: str
     asked: SessionRequest
@@ -291,8 +284,11 @@ class CheckoutSession:
     opened_at: Instant
     expires_at: Instant
     unit: Duration
+    """Length of a scenario unit, in microseconds."""
     payments: dict[int, str]
+    """Payment references, by number of the attempt."""
     movements: dict[str, str]
+    """References of refunds and disputes, by name in the scenario."""
     events: tuple[str, ...]
 
     def happens_at(self, step: ScenarioStep) -> Instant:

@@ -25,38 +25,36 @@ SHORTEST_LIFETIME_UNITS: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """Settings of one sandbox. Wrong settings raise a ConfigurationError with all problems.
-
-    token                   bearer token that opens sessions; must not be a live token
-    secrets                 signing secrets, newest first
-    webhook_url             absolute http or https address for events
-    public_url              address of this sandbox for customers
-    seed                    seed of references, ids and bodies; equal seeds give equal results
-    unit_s                  seconds of a scenario unit
-    session_lifetime_units  units from a session's opening to `expires_at`
-    answer_delay_units      units that a session request takes; until then its key gets 409
-    retry_schedule_units    units before the 2nd, 3rd, … attempt; the last value repeats
-    retry_after_s           seconds in the Retry-After of a 503
-    truth_path              file of the true outcomes, if any
-    max_sessions            maximum number of sessions in memory; further requests get 503
-    max_concurrent          maximum number of deliveries at a time
-    delivery_timeout_s      seconds in which a receiver must answer a delivery
-    """
+    """Settings of one sandbox. Wrong settings raise a ConfigurationError with all problems."""
 
     webhook_url: str = DEFAULT_WEBHOOK_URL
+    """Absolute http or https address for events."""
     token: str = field(default=SANDBOX_TOKEN, repr=False)
+    """Bearer token that opens sessions. Must not be a live token."""
     secrets: tuple[str, ...] = field(default=(SANDBOX_SECRET,), repr=False)
+    """Signing secrets, newest first."""
     public_url: str = f"http://127.0.0.1:{DEFAULT_PORT}"
+    """Address of this sandbox for customers."""
     seed: int = 0
+    """Seed of references, ids and bodies. Equal seeds give equal results."""
     unit_s: float = 1.0
+    """Seconds of a scenario unit."""
     session_lifetime_units: float = 20.0
+    """Units from a session's opening to `expires_at`."""
     answer_delay_units: float = 0.02
+    """Units that a session request takes. Until then its key gets 409."""
     retry_schedule_units: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+    """Units before the 2nd, 3rd, … attempt. The last value repeats."""
     retry_after_s: int = 1
+    """Seconds in the Retry-After of a 503."""
     truth_path: Path | None = None
+    """File of the true outcomes, if any."""
     max_sessions: int = 100_000
+    """Maximum number of sessions in memory. Further requests get 503."""
     max_concurrent: int = 32
+    """Maximum number of deliveries at a time."""
     delivery_timeout_s: float = 10.0
+    """Seconds in which a receiver must answer a delivery."""
 
     def __post_init__(self) -> None:
         schedule = self.retry_schedule_units

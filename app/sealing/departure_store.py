@@ -16,17 +16,15 @@ DepartureWay = Literal["published", "folder", "mail", "post"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """Publication of one checkpoint.
-
-    way   a DepartureWay, or the verifier key of the witness that cosigned
-    line  the witness's signature line; None for a DepartureWay
-    """
+    """Publication of one checkpoint."""
 
     size: int
     way: str
+    """A DepartureWay, or the verifier key of the witness that cosigned."""
     head: Hash
     at: Instant
     line: str | None = None
+    """The witness's signature line. None for a DepartureWay."""
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
@@ -135,19 +133,17 @@ async def last_cosigned(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessState:
-    """Known state of one witness.
-
-    size      size of the largest cosigned checkpoint; 0 without one
-    failures  number of failed requests since the last cosignature
-    since     time of the first of these failed requests
-    """
+    """Known state of one witness."""
 
     witness: str
     size: int = 0
+    """Size of the largest cosigned checkpoint; 0 without one."""
     cosigned_at: Instant | None = None
     next_at: Instant
     failures: int = 0
+    """Number of failed requests since the last cosignature."""
     since: Instant | None = None
+    """Time of the first of these failed requests."""
     problem: str | None = None
 
 

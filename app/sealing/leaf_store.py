@@ -31,19 +31,16 @@ READING: Final = "reading"
 
 
 class Sealable(NamedTuple):
-    """Present content of one row, as sealed.
-
-    subject  identifier, unique among the rows of all kinds
-    members  values that the leaf shows openly
-    said     parts of the row's content; for a delivery, the event as a row of EVENT_COLUMNS, or
-             None
-    """
+    """Present content of one row, as sealed."""
 
     kind: str
     subject: str
+    """Identifier, unique among the rows of all kinds."""
     members: Members
+    """Values that the leaf shows openly."""
     order: str | None = None
     said: Sequence[Any] | commitments.Parts | None = None
+    """Parts of the row's content. For a delivery, the event as a row of EVENT_COLUMNS, or None."""
 
     def written(self) -> commitments.Written | None:
         """Return the canonical JSON of the row's parts.
@@ -57,16 +54,14 @@ class Sealable(NamedTuple):
 
 
 class LeafPlace(NamedTuple):
-    """Position of a leaf among its order's leaves.
-
-    of     the order's commitment in hex
-    nth    the position counted from 1
-    after  number of the order's previous leaf in the log, or None
-    """
+    """Position of a leaf among its order's leaves."""
 
     of: str
+    """The order's commitment in hex."""
     nth: int
+    """The position counted from 1."""
     after: int | None
+    """Number of the order's previous leaf in the log, or None."""
 
 
 class Leaf(NamedTuple):
@@ -97,21 +92,18 @@ def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of rows that are sealed in the log.
-
-    columns   columns of `table`; the first is the key
-    numbered  whether keys are 1, 2, 3 … in the order of commits; otherwise writers must mark new
-              rows
-    sealable  builds the sealed content from `columns` and `beside`
-    beside    columns of another table, which `joined` adds
-    """
+    """One kind of rows that are sealed in the log."""
 
     name: str
     table: str
     columns: tuple[str, ...]
+    """Columns of `table`. The first is the key."""
     numbered: bool
+    """True if keys are 1, 2, 3 … in the order of commits. Otherwise writers must mark new rows."""
     sealable: Callable[[Sequence[Any]], Sealable]
+    """Builds the sealed content from `columns` and `beside`."""
     beside: tuple[str, ...] = ()
+    """Columns of another table, which `joined` adds."""
     joined: str = ""
 
     @property

@@ -46,21 +46,19 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Unsealed:
-    """Rows without a leaf, and the changes to store with their new leaves.
-
-    read      existing leaves of each delivery with a possibly new event
-    counters  number of the last sealed row of each numbered kind, by name
-    swept     last id in the sweep of each kind, by name
-    full      whether more rows can be waiting
-    """
+    """Rows without a leaf, and the changes to store with their new leaves."""
 
     size: int
     full: bool = False
+    """True if more rows can be waiting."""
     rows: list[leaf_store.Sealable] = field(default_factory=list)
     read: dict[str, list[leaf_store.Leaf]] = field(default_factory=dict)
+    """Existing leaves of each delivery with a possibly new event."""
     marks: list[int] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
+    """Number of the last sealed row of each numbered kind, by name."""
     swept: dict[str, str] = field(default_factory=dict)
+    """Last id in the sweep of each kind, by name."""
 
     @property
     def anything(self) -> bool:

@@ -180,16 +180,14 @@ class EarlierOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Origin of the log, and the public signing keys in hex, newest last.
-
-    earlier       earlier origins, oldest first
-    endorsements  the previous key's signature over each key, in hex, or None
-    """
+    """Origin of the log, and the public signing keys in hex, newest last."""
 
     origin: str
     earlier: tuple[EarlierOrigin, ...] = ()
+    """Earlier origins, oldest first."""
     keys: tuple[str, ...]
     endorsements: tuple[str | None, ...]
+    """The previous key's signature over each key, in hex, or None."""
 
     @property
     def origins(self) -> list[str]:

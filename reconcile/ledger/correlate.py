@@ -21,21 +21,19 @@ SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized")
 
 @dataclass(slots=True)
 class Heard:
-    """An event with what is known about its deliveries at one instant.
-
-    at       the provider's date, or else the first arrival
-    by       ids of the evidence that gives the event to an order
-    whose    ids of other events that show that the payment belongs to our shop
-    follows  ids of other evidence that links the event to its order, if that can be disputed
-    """
+    """An event with what is known about its deliveries at one instant."""
 
     event: Event
     first: Instant
     count: int
     at: Instant
+    """The provider's date, or else the first arrival."""
     by: tuple[str, ...] = ()
+    """Ids of the evidence that gives the event to an order."""
     whose: tuple[str, ...] = ()
+    """Ids of other events that show that the payment belongs to our shop."""
     follows: tuple[str, ...] = ()
+    """Ids of other evidence that links the event to its order, if that can be disputed."""
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
@@ -78,23 +76,23 @@ class SessionFile:
 class Filed:
     """The shop's records of one order, sorted by kind.
 
-    prices       records that changed the price, oldest first
-    named        records that gave a session or payment to this order
-    assigned     records that assign single payments to this order, by record id
-    holds        records of the holds that are not released, by reason
-    released_at  when a hold was last released; 0 if none was
-    accepted     last record that accepted a finding, for each finding code
     not_canceled, not_fulfilled  last record that withdrew the cancellation or the fulfillment, if
                                  still valid
     """
 
     placed: Record | None = None
     prices: list[Record] = field(default_factory=list)
+    """Records that changed the price, oldest first."""
     named: list[Record] = field(default_factory=list)
+    """Records that gave a session or payment to this order."""
     assigned: dict[str, Record] = field(default_factory=dict)
+    """Records that assign single payments to this order, by record id."""
     holds: dict[str, Record] = field(default_factory=dict)
+    """Records of the holds that are not released, by reason."""
     released_at: Instant = EARLIEST
+    """Time when a hold was last released; 0 if none was."""
     accepted: dict[str, Record] = field(default_factory=dict)
+    """Last record that accepted a finding, for each finding code."""
     placed_at: Instant | None = None
     canceled: Record | None = None
     not_canceled: Record | None = None
@@ -200,27 +198,25 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """All evidence of one order as of an instant, grouped by attempt.
-
-    heard            events of this order, sorted by date, then id, then digest
-    foreign          events that name another order but share a reference or id with this order
-    moved            events of payments that were assigned to another order
-    renewals         source and payment of each subscription payment in `moved` that began here
-    not_ours         events of payments that belong to another or unknown shop
-    foreign_records  records of other orders whose sessions have events in this order
-    """
+    """All evidence of one order as of an instant, grouped by attempt."""
 
     order: str
     policy: Policy
     as_of: Instant
     heard: list[Heard]
+    """Events of this order, sorted by date, then id, then digest."""
     foreign: list[Heard]
+    """Events that name another order but share a reference or id with this order."""
     moved: list[Heard]
+    """Events of payments that were assigned to another order."""
     renewals: frozenset[tuple[str, str]]
+    """Source and payment of each subscription payment in `moved` that began here."""
     not_ours: list[Heard]
+    """Events of payments that belong to another or unknown shop."""
     filed: Filed
     attempts: list[AttemptEvidence]
     foreign_records: Sequence[Record]
+    """Records of other orders whose sessions have events in this order."""
 
 
 NOTHING_FILED: Final = Filed()

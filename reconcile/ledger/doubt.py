@@ -171,15 +171,13 @@ def _substance(heard: Heard) -> tuple[object, ...]:
 
 
 class Shared(NamedTuple):
-    """An attempt of this order that the evidence of another order also claims.
-
-    heard    events of the other order
-    records  records of either order that claim the attempt
-    """
+    """An attempt of this order that the evidence of another order also claims."""
 
     attempt: AttemptEvidence
     heard: list[Heard]
+    """Events of the other order."""
     records: list[Record]
+    """Records of either order that claim the attempt."""
 
     @property
     def cites(self) -> tuple[str, ...]:

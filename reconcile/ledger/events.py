@@ -112,72 +112,68 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One statement about a payment, from an answer of the provider's API.
-
-    reference  reference of the single refund or chargeback
-    at         date that the provider gave
-    """
+    """One statement about a payment, from an answer of the provider's API."""
 
     member: StateMember
     word: StateWord = "done"
     money: Money | None = None
     reference: str | None = None
+    """Reference of the single refund or chargeback."""
     at: Instant | None = None
+    """Date that the provider gave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One fact from the provider, identified by source, event id and digest.
-
-    digest          SHA-256 of the raw body, 64 hex digits
-    kind            the provider's name of the event type
-    claim           what the kind means for a payment attempt
-    occurred_at     the provider's date, if given
-    movement        reference of the refund or dispute
-    capture         reference of the capture, if there can be several
-    money           amount captured, refunded or disputed; never negative
-    order_money     price of the whole order, according to the event
-    refunded_total  running total of refunds on the payment
-    reason          the provider's code for a failure
-    unclear         `amount` if an amount cannot be read exactly
-    method          class of the slow payment method; None if not slow
-    expected_by     latest time by which a pending slow payment should have ended
-    revocable_days  calendar days after the capture during which the customer can revoke it
-    shop            whose payment it is; None if the source's settings do not ask
-    suggested       order that the event mentions without linking its payment to it
-    agreement       subscription or billing agreement that the payment renews
-    standalone      whether the refund or payout belongs to no payment
-    stated_at       the provider's date of the payment's version in `states`
-    standing        degree of trust; an unconfirmed event always claims `pending`
-    """
+    """One fact from the provider, identified by source, event id and digest."""
 
     source: str
     event_id: str
     digest: str
+    """SHA-256 of the raw body, 64 hex digits."""
     kind: str
+    """The provider's name of the event type."""
     claim: ClaimKind
+    """Meaning of the kind for a payment attempt."""
     occurred_at: Instant | None = None
+    """The provider's date, if given."""
     order: str | None = None
     session: str | None = None
     payment: str | None = None
     movement: str | None = None
+    """Reference of the refund or dispute."""
     capture: str | None = None
+    """Reference of the capture, if there can be several."""
     money: Money | None = None
+    """Amount captured, refunded or disputed. Never negative."""
     order_money: Money | None = None
+    """Price of the whole order, according to the event."""
     refunded_total: Money | None = None
+    """Running total of refunds on the payment."""
     reason: str | None = None
+    """The provider's code for a failure."""
     standing: Standing = "said"
+    """Degree of trust. An unconfirmed event always claims `pending`."""
     unclear: str | None = None
+    """`amount` if an amount cannot be read exactly."""
     method: str | None = None
+    """Class of the slow payment method. None if not slow."""
     expected_by: Instant | None = None
+    """Latest time by which a pending slow payment should have ended."""
     revocable_days: int | None = None
+    """Calendar days after the capture during which the customer can revoke it."""
     shop: Shop | None = None
+    """Owner of the payment. None if the source's settings do not ask."""
     suggested: str | None = None
+    """Order that the event mentions without linking its payment to it."""
     agreement: str | None = None
+    """Subscription or billing agreement that the payment renews."""
     standalone: bool = False
+    """True if the refund or payout belongs to no payment."""
     parts: tuple[Part, ...] = ()
     states: tuple[State, ...] = ()
     stated_at: Instant | None = None
+    """The provider's date of the payment's version in `states`."""
 
     @property
     def key(self) -> tuple[str, str, str]:

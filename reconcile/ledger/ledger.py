@@ -43,15 +43,13 @@ Facts = tuple[tuple[str, FactValue], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Reason for a conclusion of the ledger.
-
-    cites  ids of the events and records that prove the reason
-    facts  amounts, instants and texts that the reason's sentence mentions
-    """
+    """Reason for a conclusion of the ledger."""
 
     code: str
     cites: tuple[str, ...]
+    """Ids of the events and records that prove the reason."""
     facts: Facts = ()
+    """Amounts, instants and texts that the reason's sentence mentions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +72,7 @@ OVERDUE: Final = "overdue_at_provider"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt of the customer to pay, with its outcome.
-
-    ended_at         date of the final event, or the deadline; None while open
-    method           class of a slow payment method, if known
-    expected_by      when a pending slow payment should have ended
-    revocable_until  until when the customer can revoke a captured payment, if known
-    """
+    """One attempt of the customer to pay, with its outcome."""
 
     source: str
     reference: str
@@ -88,9 +80,13 @@ class Attempt:
     reason: Reason
     deadline: Instant | None = None
     ended_at: Instant | None = None
+    """Date of the final event, or the deadline. None while open."""
     method: str | None = None
+    """Class of a slow payment method, if known."""
     expected_by: Instant | None = None
+    """Time when a pending slow payment should have ended."""
     revocable_until: Instant | None = None
+    """Last time at which the customer can revoke a captured payment, if known."""
 
     @property
     def overdue(self) -> bool:
@@ -100,22 +96,20 @@ class Attempt:
 
 @dataclass(slots=True)
 class Movement:
-    """One movement of money, such as a capture or a refund.
-
-    stated    different amounts that the events state, sorted
-    rests_on  events of other movements that were used to compute the amount
-    named     the record that states the amount, if no event does
-    money     the amount; None unless exactly one amount is stated
-    """
+    """One movement of money, such as a capture or a refund."""
 
     kind: EntryKind
     attempt: AttemptEvidence
     heard: Sequence[Heard]
     stated: tuple[Money, ...]
+    """Different amounts that the events state, sorted."""
     rests_on: Sequence[Heard] = ()
+    """Events of other movements that were used to compute the amount."""
     named: Record | None = None
+    """The record that states the amount, if no event does."""
 
     money: Money | None = field(init=False)
+    """The amount. None unless exactly one amount is stated."""
     cites: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -176,41 +170,39 @@ class Balance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Ledger of one order, as known at `as_of`.
-
-    expected          price of the order; None if not stated, or if statements disagree
-    held              captured amount, less returns and open disputes; None if no money moved
-    owed              amount to give back, with pending refunds; None for nothing
-    returning         part of `owed` that pending refunds will return, if any
-    returning_more    whether a pending refund states no amount
-    on_top            part of `held` that was paid on top of the price, for each kind
-    came_on_top       amount paid on top of the price, for each kind, returned or not
-    discount          amount that provider discounts took off the price, if any
-    reasons           reasons for the outcome, the deciding reason first
-    withheld          reasons not to fulfill a paid order
-    next_decision_at  instant before which the ledger cannot change without new evidence
-    """
+    """Ledger of one order, as known at `as_of`."""
 
     order: str
     as_of: Instant
     outcome: Outcome
     fulfillable: bool
     expected: Money | None
+    """Price of the order. None if not stated, or if statements disagree."""
     balances: tuple[Balance, ...]
     held: Money | None
+    """Captured amount, less returns and open disputes. None if no money moved."""
     owed: Money | None
+    """Amount to give back, with pending refunds. None for nothing."""
     returning: Money | None
+    """Part of `owed` that pending refunds will return, if any."""
     returning_more: bool
+    """True if a pending refund states no amount."""
     on_top: tuple[Part, ...]
+    """Part of `held` that was paid on top of the price, for each kind."""
     came_on_top: tuple[Part, ...]
+    """Amount paid on top of the price, for each kind, returned or not."""
     discount: Money | None
+    """Amount that provider discounts took off the price, if any."""
     movements: Sequence[Movement]
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]
     findings: tuple[Finding, ...]
     reasons: tuple[Reason, ...]
+    """Reasons for the outcome, the deciding reason first."""
     withheld: tuple[Reason, ...]
+    """Reasons not to fulfill a paid order."""
     next_decision_at: Instant | None
+    """Instant before which the ledger cannot change without new evidence."""
     case: Case
 
     @property

@@ -44,21 +44,19 @@ _TRIES: Final[frozenset[ClaimKind]] = frozenset(
 
 @dataclass(slots=True)
 class Dispute:
-    """One dispute of one payment, in its latest reported state.
-
-    amount    largest amount that an event states; None for the whole payment
-    lost      part of `amount` that was lost; None for all
-    returned  amount that a win gave back after a loss; None for all
-    unstated  whether no event states an amount
-    """
+    """One dispute of one payment, in its latest reported state."""
 
     heard: list[Heard]
     word: DisputeWord
     amount: Money | None
+    """Largest amount that an event states. None for the whole payment."""
     lost: Money | None
+    """Part of `amount` that was lost. None for all."""
     returned: Money | None
+    """Amount that a win gave back after a loss. None for all."""
     reopened: bool
     unstated: bool
+    """True if no event states an amount."""
 
     @property
     def was_lost(self) -> bool:
@@ -81,24 +79,22 @@ class PendingRefund:
 
 @dataclass(slots=True)
 class Payment:
-    """Money of one payment attempt.
-
-    returns  refunds, reversals and lost disputes
-    failed   events of refunds that failed and did not succeed later
-    unread   events of unknown kinds whose names suggest that money went back
-    undos    amounts that the provider's API stopped stating, not yet confirmed
-    plain    whether there are only captures
-    """
+    """Money of one payment attempt."""
 
     attempt: AttemptEvidence
     captures: list[Movement]
     returns: Sequence[Movement] = ()
+    """Refunds, reversals and lost disputes."""
     disputes: Sequence[Dispute] = ()
     pending: Sequence[PendingRefund] = ()
     failed: Sequence[Heard] = ()
+    """Events of refunds that failed and did not succeed later."""
     unread: Sequence[Heard] = ()
+    """Events of unknown kinds whose names suggest that money went back."""
     undos: Sequence[Undo] = ()
+    """Amounts that the provider's API stopped stating, not yet confirmed."""
     plain: bool = True
+    """True if there are only captures."""
 
     @property
     def known(self) -> bool:

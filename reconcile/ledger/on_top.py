@@ -14,23 +14,21 @@ ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "s
 
 @dataclass(slots=True)
 class Counted:
-    """Amounts of one payment, in minor units of one currency.
-
-    kept      amount that came, less returns and open disputes; can be negative
-    beyond    part of `captured` above the base that the provider states
-    named     sum of the named parts of captures without a stated base
-    kinds     sum of the named parts for each kind
-    discount  sum of the discounts that the shop pays for
-    financed  sum of the discounts that the provider pays for
-    """
+    """Amounts of one payment, in minor units of one currency."""
 
     captured: int
     kept: int
+    """Amount that came, less returns and open disputes. Can be negative."""
     beyond: int = 0
+    """Part of `captured` above the base that the provider states."""
     named: int = 0
+    """Sum of the named parts of captures without a stated base."""
     kinds: dict[PartKind, int] | None = None
+    """Sum of the named parts for each kind."""
     discount: int = 0
+    """Sum of the discounts that the shop pays for."""
     financed: int = 0
+    """Sum of the discounts that the provider pays for."""
 
     def less(self, minor: int) -> "Counted":
         """Return a copy whose `kept` amount is smaller by `minor`."""

@@ -41,21 +41,19 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 
 @dataclass(slots=True)
 class Expectation:
-    """Price of the order that providers should collect, with the evidence for the price.
-
-    money     amount due at providers; None if not stated, or if statements differ
-    stated    the different amounts, if statements differ
-    tendered  part of the price that was paid without a provider, if any
-    discount  part of the price that discounts at providers take off, if any
-    by_shop   whether the shop itself stated the price
-    """
+    """Price of the order that providers should collect, with the evidence for the price."""
 
     money: Money | None
+    """Amount due at providers. None if not stated, or if statements differ."""
     cites: tuple[str, ...]
     stated: tuple[Money, ...] = ()
+    """The different amounts, if statements differ."""
     by_shop: bool = False
+    """True if the shop itself stated the price."""
     tendered: Money | None = None
+    """Part of the price that was paid without a provider, if any."""
     discount: Money | None = None
+    """Part of the price that discounts at providers take off, if any."""
 
     def facts(self) -> Facts:
         """Return the amounts of the price as facts."""
@@ -67,53 +65,51 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All conclusions about the money and the outcome of an order.
-
-    captures       movements that brought money
-    bodies         groups of events that have one id but different bodies
-    doubts         reasons for doubt, by the `id()` of the attempt's evidence
-    currency       currency of the price, or else of all captures, if they have one
-    held           captured amount in `currency`, less returns and open disputes
-    shares         amounts of each payment that is not in doubt; empty without named parts
-    came_on_top    amount paid on top of the price, without payments in doubt
-    on_top         part of `came_on_top` that is still held
-    percent        largest percentage of the price that a provider's discount may take off
-    refused        part of the discounts that the shop does not accept, if any
-    lost_in_doubt  money that went back on payments in doubt, beyond their certain captures
-    counted        held amount of the payments not in doubt, less `on_top` and `lost_in_doubt`
-    surplus        amount by which `counted` exceeds the price, or 0
-    owed           amount to give back: the surplus, or everything if the shop canceled
-    returning      part of `owed` that pending refunds will return
-    ship_by        when an unfulfilled order becomes a finding
-    plain          whether there are captures only
-    """
+    """All conclusions about the money and the outcome of an order."""
 
     expected: Expectation
     attempts: tuple[Attempt, ...]
     payments: list[Payment]
     movements: Sequence[Movement]
     captures: list[Movement]
+    """Movements that brought money."""
     balances: tuple[Balance, ...]
     bodies: list[list[Heard]]
+    """Groups of events that have one id but different bodies."""
     doubts: Doubts
+    """Reasons for doubt, by the `id()` of the attempt's evidence."""
     currency: str | None = None
+    """Currency of the price, or else of all captures, if they have one."""
     held: int = 0
+    """Captured amount in `currency`, less returns and open disputes."""
     shares: Sequence[Counted] = ()
+    """Amounts of each payment that is not in doubt. Empty without named parts."""
     came_on_top: int = 0
+    """Amount paid on top of the price, without payments in doubt."""
     on_top: int = 0
+    """Part of `came_on_top` that is still held."""
     percent: int = 0
+    """Largest percentage of the price that a provider's discount may take off."""
     refused: Money | None = None
+    """Part of the discounts that the shop does not accept, if any."""
     lost_in_doubt: int = 0
+    """Money that went back on payments in doubt, beyond their certain captures."""
     counted: int = 0
+    """Held amount of the payments not in doubt, less `on_top` and `lost_in_doubt`."""
     surplus: int = 0
+    """Amount by which `counted` exceeds the price, or 0."""
     owed: int = 0
+    """Amount to give back: the surplus, or everything if the shop canceled."""
     returning: int = 0
+    """Part of `owed` that pending refunds will return."""
     outcome: Outcome = "not_attempted"
     reasons: tuple[Reason, ...] = ()
     withheld: tuple[Reason, ...] = ()
     open_disputes: Sequence[Dispute] = ()
     ship_by: Instant | None = None
+    """Time when an unfulfilled order becomes a finding."""
     plain: bool = True
+    """True if there are captures only."""
 
     @property
     def worth(self) -> int | None:
@@ -228,14 +224,12 @@ def _expected(case: Case) -> Expectation:
 
 
 class PaymentSum(NamedTuple):
-    """Money that is left of one payment, in minor units of one currency.
-
-    kept     captured less returned amount; negative if more went back than came
-    on_hold  part of `kept` that open disputes hold
-    """
+    """Money that is left of one payment, in minor units of one currency."""
 
     kept: int
+    """Captured less returned amount. Negative if more went back than came."""
     on_hold: int
+    """Part of `kept` that open disputes hold."""
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:

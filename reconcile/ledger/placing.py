@@ -22,14 +22,12 @@ CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
 
 
 class Placed(NamedTuple):
-    """Order to which an event belongs according to the strongest evidence.
-
-    order  None if an assignment was withdrawn
-    by     ids of the evidence for the order
-    """
+    """Order to which an event belongs according to the strongest evidence."""
 
     order: str | None
+    """None if an assignment was withdrawn."""
     by: tuple[str, ...]
+    """Ids of the evidence for the order."""
 
 
 class Placing:

@@ -26,15 +26,13 @@ _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
 
 
 class Step(NamedTuple):
-    """Sum that the provider states for one version of a payment.
-
-    version  date of the payment's version
-    said     answers that state the sum, each with the date of the sum
-    """
+    """Sum that the provider states for one version of a payment."""
 
     version: Instant
+    """Date of the payment's version."""
     minor: int
     said: list[Heard]
+    """Answers that state the sum, each with the date of the sum."""
 
 
 @dataclass(slots=True)

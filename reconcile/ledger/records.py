@@ -82,41 +82,39 @@ class Tender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One fact from the merchant's side.
-
-    recorded_at  when the record was stored here
-    at           when the fact happened, according to the merchant; corrected time of `redated`
-    money        price of the order, expected amount of a session, or proved amount of a payment
-    source       provider account of the session or payment
-    key          idempotency key of a session; account of a dismissed payment
-    session      the provider's reference of the session
-    payment      the provider's reference of the payment
-    expires_at   expiry of the session, if stated; wrong instant of `redated`
-    reason       code for the reason, with a meaning of its own for each kind
-    author       who stated the fact, such as `token:shop` or `import:3`, if known
-    replaces     id of the last decision that the author had seen; id of the item of `redated`
-    tenders      parts of the price that are not due at a provider
-    free         whether the shop says that the order costs nothing
-    dated        whether the shop stated `at`
-    """
+    """One fact from the merchant's side."""
 
     record_id: str
     recorded_at: Instant
+    """Time when the record was stored here."""
     kind: RecordKind
     order: str
     at: Instant
+    """Time when the fact happened, according to the merchant. Corrected time of `redated`."""
     money: Money | None = None
+    """Price of the order, expected amount of a session, or proved amount of a payment."""
     source: str | None = None
+    """Provider account of the session or payment."""
     key: str | None = None
+    """Idempotency key of a session. Account of a dismissed payment."""
     session: str | None = None
+    """The provider's reference of the session."""
     payment: str | None = None
+    """The provider's reference of the payment."""
     expires_at: Instant | None = None
+    """Expiry of the session, if stated. Wrong instant of `redated`."""
     reason: str | None = None
+    """Code for the reason, with a meaning of its own for each kind."""
     author: str | None = None
+    """Author of the fact, such as `token:shop` or `import:3`, if known."""
     replaces: str | None = None
+    """Id of the last decision that the author had seen. Id of the item of `redated`."""
     tenders: tuple[Tender, ...] = ()
+    """Parts of the price that are not due at a provider."""
     free: bool = False
+    """True if the shop says that the order costs nothing."""
     dated: bool = False
+    """True if the shop stated `at`."""
 
     def __hash__(self) -> int:
         return hash(self.record_id)

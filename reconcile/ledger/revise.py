@@ -24,17 +24,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One published change of an order's ledger.
-
-    before   content that was published before; None for the first revision
-    because  sentences with cited ids: the ledger now, then the differences
-    """
+    """One published change of an order's ledger."""
 
     order: str
     at: Instant
     before: Position | None
+    """Content that was published before. None for the first revision."""
     after: Position
     because: tuple[str, ...]
+    """Sentences with cited ids: the ledger now, then the differences."""
 
 
 _COUNTS_ONLY = frozenset(("redelivered", "delivered_late", "out_of_order", "semantic_duplicate"))

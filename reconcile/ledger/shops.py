@@ -23,14 +23,12 @@ Mark = tuple[str, str, str]
 
 
 class Shops(NamedTuple):
-    """Decision on which shop each event belongs to, by event key.
-
-    aside     whether the event belongs to another or to an unknown shop
-    rests_on  ids of other evidence that an event belongs to our shop
-    """
+    """Decision on which shop each event belongs to, by event key."""
 
     aside: Mapping[EventKey, Aside]
+    """True if the event belongs to another or to an unknown shop."""
     rests_on: Mapping[EventKey, tuple[str, ...]]
+    """Ids of other evidence that an event belongs to our shop."""
 
 
 NOBODY_ASKS: Final = Shops({}, {})

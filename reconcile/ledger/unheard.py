@@ -14,30 +14,26 @@ from reconcile.money import Money, from_major, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageNotRead:
-    """Message that came from its provider and could not be read.
-
-    problem      why the message could not be read; no text of the message
-    names_order  False if the message can be about any order
-    """
+    """Message that came from its provider and could not be read."""
 
     delivery: str
     source: str
     received_at: Instant
     problem: str
+    """Reason why the message could not be read, without text of the message."""
     names_order: bool
+    """False if the message can be about any order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceHeard:
-    """Latest arrivals and refusals of one source of an order.
-
-    last_read_at    arrival of the last delivery that was read
-    refusing_since  first refusal since the last accepted delivery, if any
-    """
+    """Latest arrivals and refusals of one source of an order."""
 
     source: str
     last_read_at: Instant | None = None
+    """Arrival of the last delivery that was read."""
     refusing_since: Instant | None = None
+    """First refusal since the last accepted delivery, if any."""
     refused: int = 0
 
 
@@ -67,21 +63,19 @@ class LostSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unheard:
-    """Everything that can be about an order and was not read.
-
-    sources   the sources of the order; all sources if unknown
-    payments  unallocated payments that can be for this order
-    refused   deliveries refused since the order became known; anyone can send these
-    not_kept  unsigned requests above a limit; some can be genuine
-    gaps      accepted gaps that overlap the order's time, in order of acceptance
-    """
+    """Everything that can be about an order and was not read."""
 
     sources: tuple[SourceHeard, ...] = ()
+    """The sources of the order. All sources if unknown."""
     messages: tuple[MessageNotRead, ...] = ()
     payments: tuple[PaymentOfNoOrder, ...] = ()
+    """Unallocated payments that can be for this order."""
     refused: int = 0
+    """Deliveries refused since the order became known. Anyone can send these."""
     not_kept: int = 0
+    """Unsigned requests above a limit. Some can be genuine."""
     gaps: tuple[LostSpan, ...] = ()
+    """Accepted gaps that overlap the order's time, in order of acceptance."""
 
     @property
     def may_lack(self) -> bool:

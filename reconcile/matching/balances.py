@@ -15,13 +15,7 @@ The next statement is unknown (`open`), agrees (`confirmed`) or differs (`reopen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
-    """Opening and closing balance of one bank statement, in minor units.
-
-    difference  difference between entries and balances, if two people accepted it
-    of_import   number of the import that brought the statement
-    place       place of the statement in its file
-    proposal    id of the proposal by which the difference was accepted
-    """
+    """Opening and closing balance of one bank statement, in minor units."""
 
     account: str
     currency: str
@@ -30,9 +24,13 @@ class StatementBalances:
     opening: int
     closing: int
     difference: int = 0
+    """Difference between entries and balances, if two people accepted it."""
     of_import: int = 0
+    """Number of the import that brought the statement."""
     place: int = 0
+    """Place of the statement in its file."""
     proposal: str | None = None
+    """Id of the proposal by which the difference was accepted."""
 
     @property
     def stated(self) -> tuple[str, str, int, int]:

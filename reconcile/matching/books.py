@@ -65,26 +65,24 @@ _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookLine:
-    """One line of an order book.
-
-    line_id      id of this version of the line
-    reference    the order, invoice, member or entry, as the merchant writes it
-    money        amount with the file's sign
-    group        name shared by lines that are paid together
-    refunded     refunded minor units, never negative
-    method       payment method, as the shop writes it; several are joined by `+`
-    """
+    """One line of an order book."""
 
     line_id: str
+    """Id of this version of the line."""
     reference: str
+    """The order, invoice, member or entry, as the merchant writes it."""
     kind: BookKind
     money: Money
+    """Amount with the file's sign."""
     placed_at: Instant | None = None
     status: BookStatus | None = None
     group: str | None = None
+    """Name shared by lines that are paid together."""
     refunded: int | None = None
+    """Refunded minor units, never negative."""
     refunded_at: Instant | None = None
     method: str | None = None
+    """Payment method, as the shop writes it. Several are joined by `+`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +99,6 @@ class StatementLine:
                      conversion: one side of an exchange between two currencies of the wallet
                      disbursement: money paid to, or returned by, somebody else
     gross, fee, net  minor units with gross - fee = net; outgoing money is negative
-    settled_at       when the money is paid out, according to the provider
-    payout           the transfer to the bank that the line is part of
-    source           source whose statement it is; empty if unknown
-    wallet           account whose balance the line changes, if stated
-    refund           reference of the refund itself
-    details          canonical JSON object of details for fees, if any
     """
 
     line_id: str
@@ -118,11 +110,17 @@ class StatementLine:
     fee: int
     net: int
     settled_at: Instant | None = None
+    """Time when the money is paid out, according to the provider."""
     payout: str | None = None
+    """The transfer to the bank that the line is part of."""
     source: str = ""
+    """Source whose statement it is. Empty if unknown."""
     wallet: str | None = None
+    """Account whose balance the line changes, if stated."""
     refund: str | None = None
+    """Reference of the refund itself."""
     details: str | None = None
+    """Canonical JSON object of details for fees, if any."""
 
     @property
     def method(self) -> str | None:
@@ -135,22 +133,20 @@ class StatementLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankLine:
-    """One booking on the merchant's bank account.
-
-    minor         amount in minor units; credit positive, debit negative
-    reference     reference of the transfer, by the payer or the bank
-    counterparty  name of the payer
-    text          remittance information, which OFX files can have in `counterparty`
-    """
+    """One booking on the merchant's bank account."""
 
     line_id: str
     account: str
     currency: str
     minor: int
+    """Amount in minor units. Credit positive, debit negative."""
     booked_at: Instant
     reference: str | None = None
+    """Reference of the transfer, by the payer or the bank."""
     counterparty: str | None = None
+    """Name of the payer."""
     text: str | None = None
+    """Remittance information, which OFX files can have in `counterparty`."""
 
 
 def match_key(reference: str) -> str:
@@ -175,16 +171,14 @@ NOT_BY_PROVIDER: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
-    """Payment methods whose money comes through no provider.
-
-    outside  methods by which the customer pays the shop directly
-    bank     methods by which the customer pays into the shop's bank account
-    tender   methods that can pay a part of the price, such as gift cards
-    """
+    """Payment methods whose money comes through no provider."""
 
     outside: tuple[str, ...] = OUTSIDE_METHODS
+    """Methods by which the customer pays the shop directly."""
     bank: tuple[str, ...] = BANK_METHODS
+    """Methods by which the customer pays into the shop's bank account."""
     tender: tuple[str, ...] = TENDER_METHODS
+    """Methods that can pay a part of the price, such as gift cards."""
 
     def parts(self, cell: str | None) -> frozenset[MethodKind]:
         """Return the kinds of the payment methods in a cell."""
@@ -202,21 +196,19 @@ def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payout:
-    """One transfer of a provider to the bank.
-
-    payout_id  permanent id with the prefix `pyt_`
-    minor      sum of net amounts; negative if the provider takes money back
-    paid_at    latest date of the lines, if any
-    withdrawn  whether the lines are withdrawals from a wallet; a failed one has `minor` zero
-    sent       amount that a withdrawal sent, including failed withdrawals
-    """
+    """One transfer of a provider to the bank."""
 
     payout_id: str
+    """Permanent id with the prefix `pyt_`."""
     source: str
     reference: str
     currency: str
     minor: int
+    """Sum of net amounts. Negative if the provider takes money back."""
     paid_at: Instant | None
+    """Latest date of the lines, if any."""
     lines: int = 1
     withdrawn: bool = False
+    """True if the lines are withdrawals from a wallet. A failed one has `minor` zero."""
     sent: int = 0
+    """Amount that a withdrawal sent, including failed withdrawals."""

@@ -15,43 +15,39 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Possible partner of an unmatched line.
-
-    apart  code of the field in which the two lines differ most
-    facts  facts about this difference
-    """
+    """Possible partner of an unmatched line."""
 
     line: str
     reference: str
     money: Money
     apart: str
+    """Code of the field in which the two lines differ most."""
     facts: Facts = ()
+    """Facts about this difference."""
     days: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Break:
-    """One difference between ledger, order book, statement and bank.
-
-    order       reference of the order, as the ledger, or else the book or statement, writes it
-    subject     permanent text that distinguishes breaks with equal cause, order and payment
-    money       amount at stake, never negative
-    since       instant from which the break's age counts
-    cites       ids of the events, records and lines that show the break
-    candidates  up to three lines that nearly fit, the nearest first
-    left        unsettled amount in each currency; positive for money still to come
-    """
+    """One difference between ledger, order book, statement and bank."""
 
     cause: BreakCause
     order: str | None = None
+    """Reference of the order, as the ledger, or else the book or statement, writes it."""
     payment: str | None = None
     subject: str | None = None
+    """Permanent text that distinguishes breaks with equal cause, order and payment."""
     money: Money
+    """Amount at stake, never negative."""
     since: Instant
+    """Instant from which the break's age counts."""
     cites: tuple[str, ...]
+    """Ids of the events, records and lines that show the break."""
     facts: Facts = ()
     candidates: tuple[Candidate, ...] = ()
+    """Up to three lines that nearly fit, the nearest first."""
     left: tuple[Money, ...] = ()
+    """Unsettled amount in each currency. Positive for money still to come."""
 
     @property
     def identity(self) -> str:
@@ -120,44 +116,40 @@ A person's decision gives `settled`, and evidence gives `closed`.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something that a run or a person did with a break.
-
-    by      person who took the step; None for a run
-    second  second person, if two people had to agree
-    money   money at stake when the step was taken
-    value   the assignee, the matched or unmatched line, or the decision about late money
-    cites   evidence that closed the break
-    left    amounts that the break left unsettled
-    """
+    """Something that a run or a person did with a break."""
 
     at: Instant
     kind: Turn | Act
     money: Money
+    """Money at stake when the step was taken."""
     by: str | None = None
+    """Person who took the step. None for a run."""
     second: str | None = None
+    """Second person, if two people had to agree."""
     value: str = ""
+    """The assignee, the matched or unmatched line, or the decision about late money."""
     reason: str = ""
     cites: tuple[str, ...] = ()
+    """Evidence that closed the break."""
     run: int | None = None
     left: tuple[Money, ...] = ()
+    """Amounts that the break left unsettled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """Present state of a break.
-
-    settling   current decision about the break's late money, if any
-    because    sentence that says why the break has this state
-    closed_by  evidence that closed the break
-    matched    lines that a person matched since the last run
-    """
+    """Present state of a break."""
 
     state: State
     assignee: str | None
     settling: LateDecision | None
+    """Current decision about the break's late money, if any."""
     because: str
+    """Sentence that says why the break has this state."""
     closed_by: tuple[str, ...] = ()
+    """Evidence that closed the break."""
     matched: tuple[str, ...] = ()
+    """Lines that a person matched since the last run."""
 
 
 def life(steps: Iterable[Step]) -> Life:

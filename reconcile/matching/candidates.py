@@ -44,25 +44,23 @@ The difference must not exceed a tenth of the amount either.
 
 @dataclass(slots=True, frozen=True)
 class Searchable:
-    """Line that can be the partner of another line.
-
-    line       id of the line, or the reference of an order
-    reference  reference to show to people
-    keys       match key of each reference
-    names      keys by which other lines' texts can name this line
-    named      keys that this line's texts contain
-    people     keys of the orders of the customer whom the line paid, or the order's own key
-    """
+    """Line that can be the partner of another line."""
 
     line: str
+    """Id of the line, or the reference of an order."""
     reference: str
+    """Reference to show to people."""
     keys: tuple[str, ...]
+    """Match key of each reference."""
     minor: int
     currency: str
     at: Instant | None
     names: frozenset[str] = frozenset()
+    """Keys by which other lines' texts can name this line."""
     named: frozenset[str] = frozenset()
+    """Keys that this line's texts contain."""
     people: frozenset[str] = frozenset()
+    """Keys of the orders of the customer whom the line paid, or the order's own key."""
 
 
 def entry_of(

@@ -65,41 +65,39 @@ a pair   names of two amounts: all if the first amount is larger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Words and consequences of a break's cause.
-
-    name         cause in a few words, for table cells
-    meaning      cause in one sentence, for pages
-    sentence     template of the sentence on what differs, without a full stop
-    rated        template instead of `sentence` if two currencies are compared
-    step         template of the instruction for a person, without a full stop
-    step_by_how  templates instead of `step`, by the way in which all of the money went back
-    partners     causes of the breaks that can be about the missing other line; matching the lines
-                 closes both
-    not_by_hand  what closes the break instead of a match by hand, if anything
-    two_people   why two people must always accept the break, if so
-    accepts      findings on the break's order that are accepted together with the break
-    late         decision to propose to a person, if the break is about late money
-    blocks       whether the break must be decided before its month can be closed
-    apart        whether the break is about other money than the order's price
-    of_movement  whether the break's subject is a source or an event instead of a line
-    """
+    """Words and consequences of a break's cause."""
 
     name: str
+    """Cause in a few words, for table cells."""
     meaning: str
+    """Cause in one sentence, for pages."""
     sentence: str
+    """Template of the sentence on what differs, without a full stop."""
     rated: str = ""
+    """Template instead of `sentence` if two currencies are compared."""
     step: str
+    """Template of the instruction for a person, without a full stop."""
     step_by_how: Mapping[str, str] = field(default_factory=dict)
+    """Templates instead of `step`, by the way in which all of the money went back."""
     about: About = "order"
     risk: Risk = "all"
     partners: tuple[BreakCause, ...] = ()
+    """Causes of the breaks that can be about the missing other line. Matching the lines closes
+    both."""
     not_by_hand: str = ""
+    """Step that closes the break instead of a match by hand, if any."""
     two_people: str = ""
+    """Reason why two people must always accept the break, if there is one."""
     accepts: tuple[FindingCode, ...] = ()
+    """Findings on the break's order that are accepted together with the break."""
     late: Literal["accept", "refund"] | None = None
+    """Decision to propose to a person, if the break is about late money."""
     blocks: bool = False
+    """True if the break must be decided before its month can be closed."""
     apart: bool = False
+    """True if the break is about other money than the order's price."""
     of_movement: bool = False
+    """True if the break's subject is a source or an event instead of a line."""
 
 
 CAUSES: Final[Mapping[BreakCause, Cause]] = {

@@ -173,8 +173,6 @@ class Control:
     """Totals of a matching, or of a part of a matching. Parts are added with `+`.
 
     lines, read, breaks  sorted by side, currency and bucket or cause
-    wallets              balances that statements state
-    unsearched           rows beyond `funds.MOST_LEFT`, whose partner was searched only by key
     """
 
     as_of: Instant
@@ -182,7 +180,9 @@ class Control:
     read: tuple[Read, ...] = ()
     breaks: tuple[BreakTotal, ...] = ()
     wallets: tuple[WalletTie, ...] = ()
+    """Balances that statements state."""
     unsearched: int = 0
+    """Rows beyond `funds.MOST_LEFT`, whose partner was searched only by key."""
 
     def __add__(self, other: Control) -> Control:
         return Control(

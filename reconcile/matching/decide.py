@@ -34,20 +34,18 @@ MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Rows that belong together, although their references or their amounts differ.
-
-    order   the order's reference, if a ledger is part of the match
-    lines   sorted ids of the matched book, statement and bank lines and of payouts
-    money   amount captured or paid out; without a ledger, the sum of the lines
-    facts   tolerated differences: `difference`, `rate`, …
-    """
+    """Rows that belong together, although their references or their amounts differ."""
 
     kind: MatchKind
     order: str | None = None
+    """The order's reference, if a ledger is part of the match."""
     payment: str | None = None
     lines: tuple[str, ...]
+    """Sorted ids of the matched book, statement and bank lines and of payouts."""
     money: Money
+    """Amount captured or paid out. Without a ledger, the sum of the lines."""
     facts: Facts = ()
+    """Tolerated differences: `difference`, `rate`, …."""
 
     @property
     def identity(self) -> str:
@@ -79,15 +77,13 @@ class Verdict:
 
 @dataclass(slots=True)
 class Pair:
-    """Order and the book lines that it is compared with.
-
-    kind  how the order and the lines were matched; None if they have the same reference
-    """
+    """Order and the book lines that it is compared with."""
 
     funds: Funds
     lines: Lines
     terms: Terms
     kind: MatchKind | None = None
+    """Kind of match between the order and the lines. None for equal references."""
 
     @property
     def tendered(self) -> int:

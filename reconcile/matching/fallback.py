@@ -38,16 +38,14 @@ class Offer(NamedTuple):
 
 @dataclass(slots=True)
 class Fits:
-    """Names of the lines of two sides that fit each other.
-
-    pairs  lines that fit each other and no other line
-    left   remaining lines of the first side, each with all lines that it fits
-    right  remaining lines of the second side, each with all lines that it fits
-    """
+    """Names of the lines of two sides that fit each other."""
 
     pairs: list[tuple[str, str]]
+    """Lines that fit each other and no other line."""
     left: dict[str, tuple[str, ...]]
+    """Remaining lines of the first side, each with all lines that it fits."""
     right: dict[str, tuple[str, ...]]
+    """Remaining lines of the second side, each with all lines that it fits."""
 
 
 def fits(

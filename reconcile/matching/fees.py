@@ -49,15 +49,13 @@ class FeeLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedFee:
-    """Suggested fee rule, with the evidence for it.
-
-    lines  number of lines to which the rule applies, because no earlier rule does
-    exact  number of these lines whose fee the rule explains exactly
-    """
+    """Suggested fee rule, with the evidence for it."""
 
     rule: ExpectedFee
     lines: int
+    """Number of lines to which the rule applies, because no earlier rule does."""
     exact: int
+    """Number of these lines whose fee the rule explains exactly."""
 
 
 Group = list[FeeLine]

@@ -18,11 +18,7 @@ from reconcile.money import MAX_MINOR, Money
 
 
 class Capture(NamedTuple):
-    """One amount of captured money. `minor` is positive.
-
-    part  text that distinguishes several captures of one payment in one event; empty for the first
-          capture
-    """
+    """One amount of captured money. `minor` is positive."""
 
     key: str
     order: str
@@ -33,6 +29,8 @@ class Capture(NamedTuple):
     at: Instant
     cites: tuple[str, ...]
     part: str = ""
+    """Text that distinguishes several captures of one payment in one event. Empty for the first
+    capture."""
 
     @property
     def subject(self) -> str:
@@ -41,16 +39,14 @@ class Capture(NamedTuple):
 
 
 class Return(NamedTuple):
-    """One amount of money that went back.
-
-    minor  positive; negative if money came back, as after a won dispute or an undone refund
-    """
+    """One amount of money that went back."""
 
     order: str
     kind: EntryKind
     source: str
     payment: str
     minor: int
+    """Positive. Negative if money came back, as after a won dispute or an undone refund."""
     currency: str
     at: Instant
     cites: tuple[str, ...]
@@ -58,23 +54,7 @@ class Return(NamedTuple):
 
 @dataclass(slots=True)
 class Funds:
-    """Money of one order, or of several orders that a group or a person joins.
-
-    currency  currency of the price if money came in it, or else of the first money
-    others    whether a capture in another currency is not yet reported as money to give back
-    captured  sum of captures in `currency`, without payments in doubt unless the order is
-              unresolved
-    refunded  sum of the refunds and chargebacks of these payments, as a positive number
-    over      part of `captured` above the price that is not `on_top`
-    on_top    part of `captured` that was paid on top of the price, such as a tip
-    in_doubt  further amount in `currency` that may have been captured; only if unresolved
-    doubted   payments in doubt
-    at_doubt  money at stake in `doubted` for each currency; empty if unresolved
-    owed      money held beyond the price and owed back, for each currency
-    tendered  part of the orders' prices that no provider receives, in `currency`
-    beside    money of statement lines that settle nothing
-    at        when the last money came, or else when the order was opened
-    """
+    """Money of one order, or of several orders that a group or a person joins."""
 
     rows: tuple[TakingRow, ...]
     captures: list[Capture]
@@ -83,18 +63,31 @@ class Funds:
     unresolved: bool
     disputed: bool
     currency: str
+    """Currency of the price if money came in it, or else of the first money."""
     others: bool
+    """True if a capture in another currency is not yet reported as money to give back."""
     captured: int
+    """Sum of captures in `currency`, without payments in doubt unless the order is unresolved."""
     refunded: int
+    """Sum of the refunds and chargebacks of these payments, as a positive number."""
     over: int
+    """Part of `captured` above the price that is not `on_top`."""
     on_top: int
+    """Part of `captured` that was paid on top of the price, such as a tip."""
     in_doubt: int
+    """Further amount in `currency` that may have been captured. Only if unresolved."""
     doubted: tuple[Doubted, ...]
+    """Payments in doubt."""
     at_doubt: tuple[Money, ...]
+    """Money at stake in `doubted` for each currency. Empty if unresolved."""
     owed: tuple[Money, ...]
+    """Money held beyond the price and owed back, for each currency."""
     tendered: int
+    """Part of the orders' prices that no provider receives, in `currency`."""
     beside: tuple[Money, ...]
+    """Money of statement lines that settle nothing."""
     at: Instant
+    """Time when the last money came, or else when the order was opened."""
 
     @property
     def order(self) -> str:
@@ -319,30 +312,29 @@ class RefundDue(NamedTuple):
 
 @dataclass(slots=True)
 class Left:
-    """Rows for which no partner with an equal key was found, so that further methods must be tried.
-
-    orders     orders that have money but no book line that fits
-    book       book lines that say that money came, by reference
-    idle       book lines that say that no money came, by reference
-    captures   captures that a statement should already have
-    awaited    captures that need no statement line yet
-    lines      statement lines of unknown payments
-    suspended  statement lines of unallocated payments
-    paid_out   disbursements: payments to customers or other people
-    refunds    orders with a refund that the book states and that has not arrived
-    together   first book line of each order that may also have paid further lines of its group
-    """
+    """Rows for which no partner with an equal key was found, so that further methods must be
+    tried."""
 
     orders: list[TakingRow] = field(default_factory=list)
+    """Orders that have money but no book line that fits."""
     book: list[tuple[BookRow, ...]] = field(default_factory=list)
+    """Book lines that say that money came, by reference."""
     idle: list[tuple[BookRow, ...]] = field(default_factory=list)
+    """Book lines that say that no money came, by reference."""
     captures: list[Capture] = field(default_factory=list)
+    """Captures that a statement should already have."""
     awaited: list[Capture] = field(default_factory=list)
+    """Captures that need no statement line yet."""
     lines: list[StatementRow] = field(default_factory=list)
+    """Statement lines of unknown payments."""
     suspended: list[StatementRow] = field(default_factory=list)
+    """Statement lines of unallocated payments."""
     paid_out: list[StatementRow] = field(default_factory=list)
+    """Disbursements: payments to customers or other people."""
     refunds: list[RefundDue] = field(default_factory=list)
+    """Orders with a refund that the book states and that has not arrived."""
     together: dict[str, str] = field(default_factory=dict)
+    """First book line of each order that may also have paid further lines of its group."""
 
     def sort(self) -> None:
         """Sort the rows of each kind, so that their order of arrival does not matter."""

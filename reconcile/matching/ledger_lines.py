@@ -23,12 +23,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """One movement of money in an order's ledger. Returned money is negative.
-
-    at           the provider's date of the movement
-    received_at  when the movement first became known
-    cites        ids of the events that prove the movement
-    """
+    """One movement of money in an order's ledger. Returned money is negative."""
 
     kind: EntryKind
     source: str
@@ -36,83 +31,80 @@ class Taken:
     minor: int
     currency: str
     at: Instant
+    """The provider's date of the movement."""
     received_at: Instant
+    """Time when the movement first became known."""
     cites: tuple[str, ...]
+    """Ids of the events that prove the movement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
-    """Payment in doubt, with the evidence for its money.
-
-    unsure  kinds of the payment's movements whose amounts are uncertain
-    cites   ids of the events that state the payment's movements
-    """
+    """Payment in doubt, with the evidence for its money."""
 
     source: str
     payment: str
     unsure: tuple[EntryKind, ...] = ()
+    """Kinds of the payment's movements whose amounts are uncertain."""
     cites: tuple[str, ...] = ()
+    """Ids of the events that state the payment's movements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRefund:
-    """Refund that the provider reported as failed.
-
-    refund  reference of the refund, if stated
-    minor   amount of the refund, if stated
-    at      the provider's date of the failure
-    """
+    """Refund that the provider reported as failed."""
 
     source: str
     payment: str
     refund: str | None
+    """Reference of the refund, if stated."""
     minor: int | None
+    """Amount of the refund, if stated."""
     currency: str
     at: Instant
+    """The provider's date of the failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """Money and irregularities of one order, as of an instant.
-
-    key           match key, by which ledger, book and statement rows are merged
-    expected      amount due at providers, if known
-    opened_at     earliest date in the order's evidence
-    taken         movements of money
-    payments      source and reference of every attempt, including attempts without money
-    findings      codes of the ledger's findings, each once
-    reason        code of the reason that decided the outcome
-    closed_at     when the order got its final outcome, if it has one
-    in_doubt      amounts besides `taken` that may have been captured, by payment and currency
-    doubted       payments in doubt; their movements in `taken` are uncertain
-    owed          money held beyond the price and owed back, for each currency; empty if unresolved
-    tendered      minor units of the whole price that are not part of `expected`
-    on_top        amount that came on top of the price for each kind, in its currency
-    failed        refunds that failed
-    fulfilled_at  when the shop fulfilled the order, if it did
-    fulfilled_by  id of the shop's record of this
-    """
+    """Money and irregularities of one order, as of an instant."""
 
     key: str
+    """Match key, by which ledger, book and statement rows are merged."""
     order: str
     as_of: Instant
     outcome: Outcome
     fulfillable: bool
     expected: Money | None
+    """Amount due at providers, if known."""
     opened_at: Instant
+    """Earliest date in the order's evidence."""
     taken: tuple[Taken, ...]
+    """Movements of money."""
     payments: tuple[tuple[str, str], ...]
+    """Source and reference of every attempt, including attempts without money."""
     findings: tuple[FindingCode, ...]
+    """Codes of the ledger's findings, each once."""
     reason: str = ""
+    """Code of the reason that decided the outcome."""
     closed_at: Instant | None = None
+    """Time when the order got its final outcome, if it has one."""
     in_doubt: tuple[Money, ...] = ()
+    """Amounts besides `taken` that may have been captured, by payment and currency."""
     doubted: tuple[Doubted, ...] = ()
+    """Payments in doubt. Their movements in `taken` are uncertain."""
     owed: tuple[Money, ...] = ()
+    """Money held beyond the price and owed back, for each currency. Empty if unresolved."""
     tendered: int = 0
+    """Minor units of the whole price that are not part of `expected`."""
     on_top: tuple[Part, ...] = ()
+    """Amount that came on top of the price for each kind, in its currency."""
     failed: tuple[FailedRefund, ...] = ()
+    """Refunds that failed."""
     fulfilled_at: Instant | None = None
+    """Time when the shop fulfilled the order, if it did."""
     fulfilled_by: tuple[str, ...] = ()
+    """Id of the shop's record of this."""
 
 
 def ledger_line_of(ledger: Ledger) -> LedgerLine | None:

@@ -32,12 +32,10 @@ Customers pay in advance or within two weeks.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Orders paid outside providers, and the bank lines that paid them.
-
-    kind  how they were matched; None for a plain match by name and sum
-    """
+    """Orders paid outside providers, and the bank lines that paid them."""
 
     kind: MatchKind | None
+    """Kind of match. None for a plain match by name and sum."""
     orders: tuple[BookLine, ...]
     lines: tuple[str, ...]
     booked: Money

@@ -14,18 +14,16 @@ from reconcile.matching.rows import StatementRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """Captured parts of a payment and statement lines, paired by amount.
-
-    pairs     pairs of a part and a line with equal amounts
-    captures  parts without a line, in the order given
-    lines     lines without a part, in the order given
-    adds_up   whether `captures` and `lines` have equal sums
-    """
+    """Captured parts of a payment and statement lines, paired by amount."""
 
     pairs: tuple[tuple[Capture, StatementRow], ...]
+    """Pairs of a part and a line with equal amounts."""
     captures: tuple[Capture, ...]
+    """Parts without a line, in the order given."""
     lines: tuple[StatementRow, ...]
+    """Lines without a part, in the order given."""
     adds_up: bool
+    """True if `captures` and `lines` have equal sums."""
 
 
 def are_parts(captures: Sequence[Capture]) -> bool:

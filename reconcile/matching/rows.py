@@ -41,29 +41,27 @@ NO_KEY: Final = ""
 
 
 class TakingRow(NamedTuple):
-    """Money of one order. Only orders with unusual money have a whole ledger line.
-
-    minor     captured minor units; 0 if no money moved
-    currency  currency of the capture, or else of the price; empty if unknown
-    source    source of the capture; empty if no money moved
-    payment   payment reference of the capture; empty if no money moved
-    cite      id of the event that states the capture; empty if no money moved
-    at        the provider's date of the capture, or else `opened_at`
-    whole     ledger line of an order with unusual money, used instead of the fields above
-    beside    unsettled money of statement lines; set by the matching
-    """
+    """Money of one order. Only orders with unusual money have a whole ledger line."""
 
     key: str
     order: str
     minor: int
+    """Captured minor units; 0 if no money moved."""
     currency: str
+    """Currency of the capture, or else of the price. Empty if unknown."""
     source: str
+    """Source of the capture. Empty if no money moved."""
     payment: str
+    """Payment reference of the capture. Empty if no money moved."""
     cite: str
+    """Id of the event that states the capture. Empty if no money moved."""
     at: Instant
+    """The provider's date of the capture, or else `opened_at`."""
     opened_at: Instant
     whole: LedgerLine | None = None
+    """Ledger line of an order with unusual money, used instead of the fields above."""
     beside: tuple[Money, ...] = ()
+    """Unsettled money of statement lines. Set by the matching."""
 
 
 class BookRow(NamedTuple):
@@ -85,16 +83,11 @@ class BookRow(NamedTuple):
 
 
 class StatementRow(NamedTuple):
-    """One line of a provider's statement: a match key, then the fields of a `StatementLine`.
-
-    key       match key of the named order, else of the only order whose ledger has the payment,
-              else NO_KEY
-    source    source whose statement has the line; empty if unknown; equal payment references of two
-              sources mean two payments
-    known_at  when a line without a date was first imported; None for other lines
-    """
+    """One line of a provider's statement: a match key, then the fields of a `StatementLine`."""
 
     key: str
+    """Match key of the named order, else of the only order whose ledger has the payment, else
+    NO_KEY."""
     line_id: str
     payment: str | None
     order: str | None
@@ -106,7 +99,10 @@ class StatementRow(NamedTuple):
     settled_at: Instant | None = None
     payout: str | None = None
     source: str = ""
+    """Source whose statement has the line. Empty if unknown. Equal payment references of two
+    sources mean two payments."""
     known_at: Instant | None = None
+    """Time when a line without a date was first imported. None for other lines."""
     wallet: str | None = None
     refund: str | None = None
     details: str | None = None
@@ -171,27 +167,25 @@ LinesStatus = books.BookStatus | Literal["nothing"]
 
 @dataclass(slots=True)
 class Lines:
-    """Book lines of one reference that count together.
-
-    rows         lines that count
-    rest         lines that do not count, such as lines without money beside lines with money
-    status       common status of the lines
-    charge       sum of the positive amounts; a charge that two lines state counts once
-    credit       sum of the negative amounts and of the refunds, as a positive number
-    placed_at    latest date, if any
-    refunded_at  latest date of a refund, if any
-    repeated     whether two lines state one charge
-    """
+    """Book lines of one reference that count together."""
 
     rows: tuple[BookRow, ...]
+    """Lines that count."""
     rest: tuple[BookRow, ...]
+    """Lines that do not count, such as lines without money beside lines with money."""
     status: LinesStatus
+    """Common status of the lines."""
     currencies: frozenset[str]
     charge: int
+    """Sum of the positive amounts. A charge that two lines state counts once."""
     credit: int
+    """Sum of the negative amounts and of the refunds, as a positive number."""
     placed_at: Instant | None
+    """Latest date, if any."""
     refunded_at: Instant | None
+    """Latest date of a refund, if any."""
     repeated: bool
+    """True if two lines state one charge."""
 
     @property
     def currency(self) -> str:
@@ -306,15 +300,13 @@ def _credit(row: BookRow) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """One movement of money, as a row of a statement file states it.
-
-    stated  all fields of the row
-    money   currency and gross; for a fee, currency and net
-    """
+    """One movement of money, as a row of a statement file states it."""
 
     kind: str
     stated: tuple[Any, ...]
+    """All fields of the row."""
     money: tuple[str, int]
+    """Currency and gross. For a fee, currency and net."""
     settled_at: Instant | None
     payout: str | None
     wallet: str | None = None

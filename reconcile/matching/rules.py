@@ -29,19 +29,17 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFee:
-    """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
-
-    tolerance  minor units by which the fee can differ, because providers round
-    where      names of details with their allowed values; an empty value allows lines without the
-               detail
-    """
+    """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units."""
 
     source: str
     currency: str
     per_million: int = 0
     fixed: int = 0
     tolerance: int = 1
+    """Minor units by which the fee can differ, because providers round."""
     where: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Names of details with their allowed values. An empty value allows lines without the
+    detail."""
 
     def of(self, gross: int) -> int:
         """Return the fee for a gross amount in minor units, rounded half up."""
@@ -63,49 +61,45 @@ class ExpectedRate:
     """Expected exchange rate between two currencies.
 
     One major unit of `currency` gives `micros` millionths of a major unit of `into`.
-
-    tolerance_per_million  share of the expected sum by which the actual sum may differ
     """
 
     currency: str
     into: str
     micros: int
     tolerance_per_million: int = 0
+    """Share of the expected sum by which the actual sum may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchRules:
-    """The merchant's rules of matching. Durations are microseconds.
-
-    tolerances      tolerated difference for each currency; 0 for any other
-    date_window     longest time between lines that are matched by amount and date; None for never
-    settle_margin   time that a capture can wait for its statement line; most providers pay within a
-                    week
-    book_margin     time that the book can lag behind the money; most exports are made daily
-    money_margin    time that the money can lag behind a book line that says paid
-    refund_margin   time that a refund that the book states can take to arrive
-    fees            fee rules; the first that fits a line counts
-    bank_margin     time that a payout can take to reach the bank
-    bank_payers     texts in the bank line of a payout; empty if any credit can be a payout
-    other_business  texts of bank lines that are no payouts
-    rates           expected exchange rates by pair of currencies
-    methods         payment methods in the book whose money comes through no provider
-    currency        currency of the merchant, used for zero amounts of unknown currency
-    """
+    """The merchant's rules of matching. Durations are microseconds."""
 
     tolerances: tuple[Tolerance, ...] = ()
+    """Tolerated difference for each currency; 0 for any other."""
     date_window: Duration | None = None
+    """Longest time between lines that are matched by amount and date. None for never."""
     settle_margin: Duration = 7 * DAY
+    """Time that a capture can wait for its statement line. Most providers pay within a week."""
     book_margin: Duration = DAY
+    """Time that the book can lag behind the money. Most exports are made daily."""
     money_margin: Duration = DAY
+    """Time that the money can lag behind a book line that says paid."""
     refund_margin: Duration = 10 * DAY
+    """Time that a refund that the book states can take to arrive."""
     fees: tuple[ExpectedFee, ...] = ()
+    """Fee rules. The first that fits a line counts."""
     bank_margin: Duration = 5 * DAY
+    """Time that a payout can take to reach the bank."""
     bank_payers: tuple[str, ...] = ()
+    """Texts in the bank line of a payout. Empty if any credit can be a payout."""
     other_business: tuple[str, ...] = ()
+    """Texts of bank lines that are no payouts."""
     rates: tuple[ExpectedRate, ...] = ()
+    """Expected exchange rates by pair of currencies."""
     methods: Methods = field(default_factory=Methods)
+    """Payment methods in the book whose money comes through no provider."""
     currency: str = "KES"
+    """Currency of the merchant, used for zero amounts of unknown currency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,40 +139,36 @@ def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """Time spans that the files of one source, bank account or order book cover.
-
-    name         the source, account or book
-    spans        sorted and not touching each other; may be empty
-    wallet       the sub-account of the source; None for the whole source
-    declared_by  who declared the part of the spans that no file states
-    """
+    """Time spans that the files of one source, bank account or order book cover."""
 
     name: str
+    """The source, account or book."""
     spans: tuple[Span, ...] = ()
+    """Sorted and not touching each other. May be empty."""
     wallet: str | None = None
+    """The sub-account of the source. None for the whole source."""
     declared_by: tuple[str, ...] = ()
+    """Person who declared the part of the spans that no file states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """Time spans that the imported files cover. Money dated outside counts neither as missing nor
-    as matched.
-
-    books       spans of each order book; a missing book line is reported only where all books cover
-                the date
-    statements  spans of each source; a source without an entry has no statements
-    wallets     spans of sub-accounts; a source is covered where all its sub-accounts are
-    bank        spans of each bank account
-    takings     when the provider's webhooks began to arrive; None without a limit
-    lost        accepted gaps, in which webhooks may be lost
-    """
+    as matched."""
 
     books: tuple[Covered, ...] = ()
+    """Spans of each order book. A missing book line is reported only where all books cover the
+    date."""
     statements: tuple[Covered, ...] = ()
+    """Spans of each source. A source without an entry has no statements."""
     wallets: tuple[Covered, ...] = ()
+    """Spans of sub-accounts. A source is covered where all its sub-accounts are."""
     bank: tuple[Covered, ...] = ()
+    """Spans of each bank account."""
     takings: Instant | None = None
+    """Time when the provider's webhooks began to arrive. None without a limit."""
     lost: tuple[Span, ...] = ()
+    """Accepted gaps, in which webhooks may be lost."""
 
 
 def waits_in(

@@ -31,16 +31,14 @@ _Key = TypeVar("_Key")
 
 @dataclass(slots=True)
 class OpenItems:
-    """Captures and statement lines for which no partner was found.
-
-    paid_out  disbursements, which can be refunds of an order
-    beside    lines of each order with a doubtful payment, whose money is added to that break
-    """
+    """Captures and statement lines for which no partner was found."""
 
     captures: list[Capture] = field(default_factory=list)
     lines: list[StatementRow] = field(default_factory=list)
     paid_out: list[StatementRow] = field(default_factory=list)
+    """Disbursements, which can be refunds of an order."""
     beside: dict[str, list[StatementRow]] = field(default_factory=dict)
+    """Lines of each order with a doubtful payment, whose money is added to that break."""
 
 
 class Settling:

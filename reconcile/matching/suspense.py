@@ -26,31 +26,27 @@ SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Decision of a person about an unallocated payment.
-
-    at       when the decision was recorded
-    order    the order that the payment was assigned to
-    account  the account of other business; None for the default
-    record   id of the record
-    """
+    """Decision of a person about an unallocated payment."""
 
     at: Instant
+    """Time when the decision was recorded."""
     into: PlacedIn
     order: str | None = None
+    """The order that the payment was assigned to."""
     account: str | None = None
+    """The account of other business. None for the default."""
     record: str
+    """Id of the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseStep:
-    """Change of the money in suspense, positive for an increase.
-
-    at     the provider's date of a movement, or the time of a person's record
-    known  when the change became known
-    """
+    """Change of the money in suspense, positive for an increase."""
 
     at: Instant
+    """The provider's date of a movement, or the time of a person's record."""
     known: Instant
+    """Time when the change became known."""
     flow: SuspenseFlow
     minor: int
     currency: str
@@ -68,20 +64,18 @@ Such a payment cannot be matched with a break by hand. A person must assign the 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """Payment that is unallocated, or that was unallocated earlier.
-
-    taken       movements of the payment, in the order in which they became known
-    steps       changes of the money in suspense, in the order in which they became known
-    stands      last valid decision of a person, if any
-    other_shop  whether the payment belongs to another shop, and so is not in suspense
-    """
+    """Payment that is unallocated, or that was unallocated earlier."""
 
     source: str
     payment: str
     taken: tuple[Taken, ...]
+    """Movements of the payment, in the order in which they became known."""
     steps: tuple[SuspenseStep, ...]
+    """Changes of the money in suspense, in the order in which they became known."""
     stands: Placement | None
+    """Last valid decision of a person, if any."""
     other_shop: bool = False
+    """True if the payment belongs to another shop, and so is not in suspense."""
 
     def in_suspense(self, taken: Taken) -> bool:
         """Check whether a movement of the payment was posted to suspense."""

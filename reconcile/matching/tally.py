@@ -322,18 +322,16 @@ class Group(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """Counters and functions for ordinary orders that agree with the book.
-
-    agreed     sums in which book and ledger lines are counted
-    settled    sums in which statement lines are counted
-    fee_fits   checks whether a line's fee is the expected fee; None without expected fees
-    unsettled  called with each ordinary order whose capture has no statement line
-    """
+    """Counters and functions for ordinary orders that agree with the book."""
 
     agreed: Sheet
+    """Sums in which book and ledger lines are counted."""
     settled: Sheet
+    """Sums in which statement lines are counted."""
     fee_fits: Callable[[TakingRow, StatementRow], bool] | None
+    """Checks whether a line's fee is the expected fee. None without expected fees."""
     unsettled: Callable[[TakingRow], None]
+    """Called with each ordinary order whose capture has no statement line."""
 
 
 def merge(

@@ -30,12 +30,7 @@ from reconcile.money import Money
 
 
 class WalletRow(NamedTuple):
-    """One statement line that changes the balance of a wallet.
-
-    reference  reference of the payment, transfer or hold
-    net        change of the balance in minor units
-    balance    stated balance after this line, if any
-    """
+    """One statement line that changes the balance of a wallet."""
 
     source: str
     wallet: str
@@ -44,8 +39,11 @@ class WalletRow(NamedTuple):
     line_id: str
     kind: StatementKind
     reference: str | None
+    """Reference of the payment, transfer or hold."""
     net: int
+    """Change of the balance in minor units."""
     balance: int | None
+    """Stated balance after this line, if any."""
 
 
 WalletFlow = Literal["settled", "withdrawn", "transferred", "held", "disbursed"]
@@ -88,29 +86,27 @@ MOST: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletSums:
-    """Movements of a wallet in a period, in minor units of its currency.
-
-    opening      stated balance at the start, or else the sum of all earlier movements
-    settled      net sum of the money from and to payments
-    withdrawn    net sum of the money from and to the bank
-    transferred  net sum of the money from and to other wallets or currencies
-    held         net sum of the money that was released or put on hold
-    disbursed    net sum of the money from and to other people
-    stated       stated balance at the end, if any
-    since        date of the oldest hold that is not released; only for sums of held money
-    """
+    """Movements of a wallet in a period, in minor units of its currency."""
 
     source: str
     wallet: str
     currency: str
     opening: int
+    """Stated balance at the start, or else the sum of all earlier movements."""
     settled: int = 0
+    """Net sum of the money from and to payments."""
     withdrawn: int = 0
+    """Net sum of the money from and to the bank."""
     transferred: int = 0
+    """Net sum of the money from and to other wallets or currencies."""
     held: int = 0
+    """Net sum of the money that was released or put on hold."""
     disbursed: int = 0
+    """Net sum of the money from and to other people."""
     stated: int | None = None
+    """Stated balance at the end, if any."""
     since: Instant | None = None
+    """Date of the oldest hold that is not released. Only for sums of held money."""
 
     @property
     def closing(self) -> int:
@@ -124,10 +120,7 @@ class WalletSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletOpening:
-    """Balance of a wallet before the first line that states a balance.
-
-    line_id  id of the line that states a balance first
-    """
+    """Balance of a wallet before the first line that states a balance."""
 
     source: str
     wallet: str
@@ -135,6 +128,7 @@ class WalletOpening:
     at: Instant
     minor: int
     line_id: str
+    """Id of the line that states a balance first."""
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:

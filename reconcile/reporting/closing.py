@@ -189,13 +189,7 @@ class Adjusted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """Closing of one month, with figures and evidence.
-
-    known_after  instant after which the evidence became known; 0 for the first closing
-    before       digest of the previous record; None for the first
-    proposed_at  None if one person closed the month
-    checkpoint   size and head of the sealed log; None if nothing was sealed
-    """
+    """Closing of one month, with figures and evidence."""
 
     month: Month
     version: int = 1
@@ -204,14 +198,18 @@ class Closing:
     by: str
     role: str
     proposed_at: Instant | None = None
+    """None if one person closed the month."""
     approved_by: str | None = None
     margin_days: int
     known_after: Instant
+    """Instant after which the evidence became known; 0 for the first closing."""
     before: str | None
+    """Digest of the previous record. None for the first."""
     policy: Mapping[str, Any]
     revenue: Revenue | None = None
     program: Mapping[str, str]
     checkpoint: Mapping[str, Any] | None
+    """Size and head of the sealed log. None if nothing was sealed."""
     evidence: tuple[EvidenceDigest, ...]
     figures: tuple[Figure, ...]
     adjusted: tuple[Adjusted, ...]

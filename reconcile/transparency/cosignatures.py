@@ -53,14 +53,12 @@ def key_id(name: str, kind: int, raw: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierKey:
-    """Public key of a witness, with its name.
-
-    raw  32 bytes of Ed25519
-    """
+    """Public key of a witness, with its name."""
 
     name: str
     kind: int
     raw: bytes
+    """32 bytes of Ed25519."""
 
     @property
     def id(self) -> bytes:
@@ -92,16 +90,14 @@ def read_cosigner(text: str) -> VerifierKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteSignature:
-    """One signature of a signed note.
-
-    content  bytes after the key id
-    line     text of the line without the newline
-    """
+    """One signature of a signed note."""
 
     name: str
     key_id: bytes
     content: bytes
+    """Bytes after the key id."""
     line: str
+    """Text of the line without the newline."""
 
 
 def body_of(note: str) -> str:

@@ -53,48 +53,42 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTable:
-    """Table in a letter. In a row with one cell, the cell spans all columns except the first.
-
-    widths   each column's share of the width; 0 for as wide as its text
-    head     headings of the columns
-    numbers  positions of the columns with amounts
-    labels   whether each row's first cell is its label
-    """
+    """Table in a letter. In a row with one cell, the cell spans all columns except the first."""
 
     rows: Sequence[Sequence[Phrases]]
     widths: Sequence[float]
+    """Each column's share of the width; 0 for as wide as its text."""
     head: Sequence[str] = ()
+    """Headings of the columns."""
     numbers: Sequence[int] = ()
+    """Positions of the columns with amounts."""
     labels: bool = False
+    """True if each row's first cell is its label."""
     kind: str = field(default="table", init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterColumn:
-    """Moment on a letter's timeline.
-
-    day  the date; empty unless the moment is the first of its day
-    gap  time since the moment before
-    """
+    """Moment on a letter's timeline."""
 
     x: int
     time: str
     day: str
+    """The date. Empty unless the moment is the first of its day."""
     gap: str
+    """Time since the moment before."""
     gap_x: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """Event on a letter's timeline, with a mark for when it happened and one for its arrival.
-
-    set_off  distance by which the event's number is raised, so that numbers do not overlap
-    """
+    """Event on a letter's timeline, with a mark for when it happened and one for its arrival."""
 
     number: int
     happened_x: int
     reached_x: int
     set_off: int
+    """Distance by which the event's number is raised, so that numbers do not overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,16 +110,14 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExhibit:
-    """File or text that is attached to the letter and shown on separate pages.
-
-    file   name of the attached file, in the letter's folder; "" for a text
-    pages  number of the file's pages that are shown
-    """
+    """File or text that is attached to the letter and shown on separate pages."""
 
     title: str
     text: str = ""
     file: str = ""
+    """Name of the attached file, in the letter's folder; "" for a text."""
     pages: int = 0
+    """Number of the file's pages that are shown."""
     kind: str = field(default="exhibit", init=False)
 
 
@@ -134,16 +126,14 @@ Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterDocument:
-    """Letter as a sequence of blocks, for output as HTML or PDF.
-
-    sheet  text on each sheet of paper
-    stamp  word across each sheet; "" for none
-    """
+    """Letter as a sequence of blocks, for output as HTML or PDF."""
 
     title: str
     author: str = ""
     sheet: Sequence[str] = ()
+    """Text on each sheet of paper."""
     stamp: str = ""
+    """Word across each sheet; "" for none."""
     blocks: Sequence[Block] = ()
 
 

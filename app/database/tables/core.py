@@ -108,22 +108,20 @@ class CounterRow(Table, table=True):
 
 
 class HolderRow(Table, table=True):
-    """Registration of a connection that writes to a PostgreSQL database.
-
-    kind    name of the process's work
-    epoch   number that a process increases to take over
-    until   time from which another process may take over
-    newest  random identifier of the last transaction
-    """
+    """Registration of a connection that writes to a PostgreSQL database."""
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
     holder: str = text_column(marks.not_personal("a machine's boot id and a process"), primary=True)
     kind: str = text_column(marks.CODES)
+    """Name of the process's work."""
     host: str = text_column(marks.not_personal("the name of a machine"))
     epoch: int = big_column()
+    """Number that a process increases to take over."""
     until: int = big_column()
+    """Time from which another process may take over."""
     newest: str = text_column(marks.CODES)
+    """Random identifier of the last transaction."""
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
@@ -131,46 +129,42 @@ NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
 
 
 class InboxRow(Table, table=True):
-    """Unread deliveries and rejections that were stored by one commit.
-
-    count        number of deliveries in `records`
-    received_at  time of the oldest delivery
-    size         bytes of all deliveries
-    taken_by     claim of the reader that works on the row, or NULL
-    tries        number of claims that expired
-    """
+    """Unread deliveries and rejections that were stored by one commit."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
     seq: int | None = numbered_column()
     count: int = big_column()
+    """Number of deliveries in `records`."""
     received_at: int = big_column()
+    """Time of the oldest delivery."""
     size: int = big_column()
+    """Bytes of all deliveries."""
     records: bytes = blob_column(
         marks.personal("a delivery, until it is read", erased="deleted"), null=False
     )
     taken_by: str | None = text_column(marks.CODES_DELETED, null=True)
+    """Claim of the reader that works on the row, or NULL."""
     tries: int = big_column(default="0")
+    """Number of claims that expired."""
 
 
 class SuspectRow(Table, table=True):
-    """Stored delivery that is read alone, because readers failed when they read it.
-
-    taken_by  claim of the reader that works on the delivery, or NULL
-    tries     number of claims that expired or failed
-    aside     1 if nobody reads the delivery any more
-    orders    orders that the delivery mentions, one on each line; held while it is set aside
-    """
+    """Stored delivery that is read alone, because readers failed when they read it."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
     seq: int | None = numbered_column()
     received_at: int = big_column()
     tries: int = big_column()
+    """Number of claims that expired or failed."""
     aside: int = big_column()
+    """1 if nobody reads the delivery any more."""
     orders: str = text_column(marks.SET_ASIDE)
+    """Orders that the delivery mentions, one on each line. Held while it is set aside."""
     record: bytes = blob_column(marks.SET_ASIDE, null=False)
     taken_by: str | None = text_column(marks.CODES_DELETED, null=True)
+    """Claim of the reader that works on the delivery, or NULL."""
 
 
 class UnreadValueRow(Table, table=True):
@@ -319,11 +313,7 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 
 
 class ConfirmationRow(Table, table=True):
-    """Event that has no effect until its provider confirms or denies it, when asked.
-
-    taken_until  end of the claim of the process that asks, or NULL
-    answered_at  time of the last answer that decided nothing
-    """
+    """Event that has no effect until its provider confirms or denies it, when asked."""
 
     __tablename__ = "confirmations"
     __table_args__ = (
@@ -342,7 +332,9 @@ class ConfirmationRow(Table, table=True):
     lane: int = big_column()
     turn: int = big_column()
     taken_until: int | None = big_column(null=True)
+    """End of the claim of the process that asks, or NULL."""
     answered_at: int | None = big_column(null=True)
+    """Time of the last answer that decided nothing."""
 
 
 class LinkRow(Table, table=True):
@@ -421,11 +413,7 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """Due time of the next computation of an order's ledger.
-
-    generation  number that increases with new evidence
-    backwards   the reference in reverse, to find orders by its end
-    """
+    """Due time of the next computation of an order's ledger."""
 
     __tablename__ = "order_due"
     __table_args__ = (
@@ -436,7 +424,9 @@ class OrderDueRow(Table, table=True):
     order_key: str = text_column(marks.REFERENCE, primary=True)
     due_at: int | None = big_column(null=True)
     generation: int = big_column()
+    """Number that increases with new evidence."""
     backwards: str | None = text_column(marks.REFERENCE, null=True)
+    """The reference in reverse, to find orders by its end."""
 
 
 class LedgerRow(Table, table=True):
@@ -485,16 +475,14 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """Entry in a list of orders with one outcome or finding. A cache, rebuilt with the ledgers.
-
-    word  name of the list, such as `outcome succeeded` or `finding overpaid`
-    seq   number of the order's last revision
-    """
+    """Entry in a list of orders with one outcome or finding. A cache, rebuilt with the ledgers."""
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED
     word: str = text_column(marks.CODES, primary=True)
+    """Name of the list, such as `outcome succeeded` or `finding overpaid`."""
     seq: int = big_column(primary=True)
+    """Number of the order's last revision."""
     order_key: str = text_column(marks.REFERENCE)
 
 
@@ -513,13 +501,7 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """Number of a source's refused deliveries with one verdict in one hour.
-
-    hour            hours since 1970
-    source          the source; empty for all names that are not configured
-    since_accepted  number of refusals since the source's last accepted delivery
-    first_at        time of the first of these refusals
-    """
+    """Number of a source's refused deliveries with one verdict in one hour."""
 
     __tablename__ = "refusals"
     __table_args__ = (
@@ -527,11 +509,15 @@ class RefusalsRow(Table, table=True):
         CLUSTERED,
     )
     hour: int = big_column(primary=True)
+    """Hours since 1970."""
     source: str = text_column(marks.not_personal("names from the settings"), primary=True)
+    """The source. Empty for all names that are not configured."""
     verdict: str = text_column(marks.CODES, primary=True)
     count: int = big_column()
     since_accepted: int = big_column()
+    """Number of refusals since the source's last accepted delivery."""
     first_at: int = big_column()
+    """Time of the first of these refusals."""
 
 
 class RejectionRow(Table, table=True):

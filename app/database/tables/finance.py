@@ -141,10 +141,7 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """Act of a person on a break. Append-only.
-
-    value  a person's name, an action or a line, depending on the act
-    """
+    """Act of a person on a break. Append-only."""
 
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
@@ -154,6 +151,7 @@ class BreakDeedRow(Table, table=True):
     who: str = text_column(marks.STAFF)
     deed: str = text_column(marks.CODES)
     value: str = text_column(marks.REFERENCE)
+    """A person's name, an action or a line, depending on the act."""
     reason: str = text_column(marks.TRAIL_WORDS)
     second: str | None = text_column(marks.STAFF, null=True)
     minor: int = big_column()
@@ -210,13 +208,7 @@ class ClosingPrintRow(Table, table=True):
 
 
 class ImportRow(Table, table=True):
-    """Import of a file.
-
-    published_at  NULL while the import runs, or if it was killed
-    written       number that grows while the import runs
-    withdraws     number of an earlier import that this row withdraws
-    reason        why that import is withdrawn
-    """
+    """Import of a file."""
 
     __tablename__ = "imports"
     __table_args__ = (
@@ -236,14 +228,18 @@ class ImportRow(Table, table=True):
     who: str = text_column(marks.STAFF)
     started_at: int = big_column()
     published_at: int | None = big_column(null=True)
+    """NULL while the import runs, or if it was killed."""
     written: int = big_column()
+    """Number that grows while the import runs."""
     read: int = big_column()
     new: int = big_column()
     changed: int = big_column()
     unchanged: int = big_column()
     rejected: int = big_column()
     withdraws: int | None = big_column(null=True)
+    """Number of an earlier import that this row withdraws."""
     reason: str | None = text_column(marks.IMPORT_WORDS, null=True)
+    """Reason why that import is withdrawn."""
 
 
 class CoverageRow(Table, table=True):
@@ -274,11 +270,7 @@ class CoverageRow(Table, table=True):
 
 
 class BankBalancesRow(Table, table=True):
-    """Opening and closing balance of one bank statement, with the bank's days. Append-only.
-
-    difference  amount that the entries do not explain
-    proposal    proposal by which two people accepted this difference
-    """
+    """Opening and closing balance of one bank statement, with the bank's days. Append-only."""
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -291,7 +283,9 @@ class BankBalancesRow(Table, table=True):
     opening: int = big_column()
     closing: int = big_column()
     difference: int = big_column()
+    """Amount that the entries do not explain."""
     proposal: str | None = text_column(marks.CODES, null=True)
+    """Proposal by which two people accepted this difference."""
 
 
 class MappingRow(Table, table=True):
@@ -332,13 +326,7 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """Version of a line in an order book, once for each reference in it.
-
-    kind       kind of the reference
-    match_key  the reference as normalized text
-    refunded   refunded amount, a part of `minor`; NULL if not stated
-    phone      phone number; empty, not NULL, after an erasure
-    """
+    """Version of a line in an order book, once for each reference in it."""
 
     __tablename__ = "book_lines"
     __table_args__ = (
@@ -348,7 +336,9 @@ class BookLineRow(Table, table=True):
         CLUSTERED,
     )
     match_key: str = text_column(marks.REFERENCE, primary=True)
+    """The reference as normalized text."""
     kind: str = text_column(marks.CODES, primary=True)
+    """Kind of the reference."""
     since: int = big_column(primary=True)
     until: int | None = big_column(null=True)
     line: str = text_column(marks.CODES)
@@ -369,17 +359,15 @@ class BookLineRow(Table, table=True):
     phone: str | None = text_column(
         marks.personal("the customer's number", erased="emptied"), null=True
     )
+    """Phone number. Empty, not NULL, after an erasure."""
     refunded: int | None = big_column(null=True)
+    """Refunded amount, a part of `minor`. NULL if not stated."""
     refunded_at: int | None = big_column(null=True)
     method: str | None = text_column(marks.not_personal("the name of a payment method"), null=True)
 
 
 class BankLineRow(Table, table=True):
-    """Version of a line of a bank account. Dots replace erased phone numbers.
-
-    subject  digest of the line
-    ordinal  number that distinguishes identical lines
-    """
+    """Version of a line of a bank account. Dots replace erased phone numbers."""
 
     __tablename__ = "bank_lines"
     __table_args__ = (
@@ -388,7 +376,9 @@ class BankLineRow(Table, table=True):
         CLUSTERED,
     )
     subject: str = text_column(marks.CODES, primary=True)
+    """Digest of the line."""
     ordinal: int = big_column(primary=True)
+    """Number that distinguishes identical lines."""
     since: int = big_column(primary=True)
     until: int | None = big_column(null=True)
     line: str = text_column(marks.CODES)
@@ -405,9 +395,6 @@ class BankLineRow(Table, table=True):
 class ScheduledRunRow(Table, table=True):
     """Run of scheduled work, or a run that a person requested (`asked`).
 
-    until      end of the present process's right to the run; after a failure, time of the next try
-    delivered  places to which the result was sent, as JSON
-
     A row in the state `seen` is no run: its `due_at` is the time since which the entry is known.
     """
 
@@ -422,19 +409,17 @@ class ScheduledRunRow(Table, table=True):
     tries: int = big_column()
     as_of: int = big_column()
     until: int | None = big_column(null=True)
+    """End of the present process's right to the run. After a failure, time of the next try."""
     ended_at: int | None = big_column(null=True)
     waits_since: int | None = big_column(null=True)
     run: int | None = big_column(null=True)
     problem: str | None = text_column(marks.SCHEDULE_WORDS, null=True)
     delivered: str = text_column(marks.SCHEDULE_WORDS)
+    """Places to which the result was sent, as JSON."""
 
 
 class StatementLineRow(Table, table=True):
-    """Version of a line of a settlement statement.
-
-    subject  payment of the line, or else its order or payout
-    ordinal  number that distinguishes movements of one kind
-    """
+    """Version of a line of a settlement statement."""
 
     __tablename__ = "statement_lines"
     __table_args__ = (
@@ -451,9 +436,11 @@ class StatementLineRow(Table, table=True):
         CLUSTERED,
     )
     subject: str = text_column(marks.REFERENCE, primary=True)
+    """Payment of the line, or else its order or payout."""
     kind: str = text_column(marks.CODES, primary=True)
     source: str = text_column(marks.CODES, primary=True)
     ordinal: int = big_column(primary=True)
+    """Number that distinguishes movements of one kind."""
     since: int = big_column(primary=True)
     until: int | None = big_column(null=True)
     line: str = text_column(marks.CODES)

@@ -55,10 +55,7 @@ class LogCheckpointRow(Table, table=True):
 
 
 class LogKeyRow(Table, table=True):
-    """Public key that has signed the log's checkpoints since `since`, in hex. Append-only.
-
-    endorsement  the previous key's signature over it; NULL if that key was lost
-    """
+    """Public key that has signed the log's checkpoints since `since`, in hex. Append-only."""
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
@@ -66,42 +63,39 @@ class LogKeyRow(Table, table=True):
     public: str = text_column(marks.PUBLIC_KEYS)
     since: int = big_column()
     endorsement: str | None = text_column(marks.PUBLIC_KEYS, null=True)
+    """The previous key's signature over it. NULL if that key was lost."""
 
 
 class LogDepartureRow(Table, table=True):
-    """Publication of a checkpoint. Append-only.
-
-    way   the channel, or the verifier key of a witness
-    line  the witness's cosignature; NULL for a channel
-    """
+    """Publication of a checkpoint. Append-only."""
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
     size: int = big_column(primary=True)
     way: str = text_column(marks.COSIGNATURES, primary=True)
+    """The channel, or the verifier key of a witness."""
     head: bytes = blob_column(marks.COSIGNATURES, null=False)
     at: int = big_column()
     line: str | None = text_column(marks.COSIGNATURES, null=True)
+    """The witness's cosignature. NULL for a channel."""
 
 
 class LogWitnessRow(Table, table=True):
-    """Witness of the log, identified by its verifier key.
-
-    size     size of the largest checkpoint that the witness cosigned
-    next_at  time of the next request to the witness
-    since    time since which the witness has not cosigned, or NULL
-    problem  reason for missing cosignatures, or NULL
-    """
+    """Witness of the log, identified by its verifier key."""
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
     witness: str = text_column(marks.WITNESSES, primary=True)
     size: int = big_column()
+    """Size of the largest checkpoint that the witness cosigned."""
     cosigned_at: int | None = big_column(null=True)
     next_at: int = big_column()
+    """Time of the next request to the witness."""
     failures: int = big_column()
     since: int | None = big_column(null=True)
+    """Time since which the witness has not cosigned, or NULL."""
     problem: str | None = text_column(marks.WITNESSES, null=True)
+    """Reason for missing cosignatures, or NULL."""
 
 
 class UnsealedRow(Table, table=True):
@@ -117,12 +111,7 @@ class UnsealedRow(Table, table=True):
 
 
 class OrderKeyRow(Table, table=True):
-    """Pseudonym of an order in the sealed log. An erasure sets `order_key` and `key` to NULL.
-
-    commitment  HMAC-SHA256 of `order_key` under `key`
-    leaves      number of the order's entries in the log
-    last        number of the order's newest entry
-    """
+    """Pseudonym of an order in the sealed log. An erasure sets `order_key` and `key` to NULL."""
 
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
@@ -135,8 +124,11 @@ class OrderKeyRow(Table, table=True):
         )
     )
     commitment: bytes = blob_column(marks.COMMITMENT, null=False)
+    """HMAC-SHA256 of `order_key` under `key`."""
     leaves: int = big_column()
+    """Number of the order's entries in the log."""
     last: int = big_column()
+    """Number of the order's newest entry."""
 
 
 class OrderTreeRow(Table, table=True):
@@ -200,11 +192,7 @@ class UnansweredRow(Table, table=True):
 
 
 class NotificationRow(Table, table=True):
-    """Notification of the shop about one change of an order's ledger.
-
-    due_at        time of the next try; NULL at the end
-    delivered_at  NULL unless it was delivered
-    """
+    """Notification of the shop about one change of an order's ledger."""
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -219,26 +207,26 @@ class NotificationRow(Table, table=True):
     order_key: str = text_column(marks.REFERENCE)
     since: int = big_column()
     due_at: int | None = big_column(null=True)
+    """Time of the next try. NULL at the end."""
     tries: int = big_column()
     delivered_at: int | None = big_column(null=True)
+    """NULL unless it was delivered."""
     problem: str | None = text_column(marks.not_personal("words of ours"), null=True)
 
 
 class DestinationAwayRow(Table, table=True):
-    """Address to which the last notification could not be delivered.
-
-    destination  digest of the address, which can contain a credential
-    only_seq     number of the only notification that failed, if one; others are still sent
-    """
+    """Address to which the last notification could not be delivered."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
     destination: str = text_column(marks.DESTINATION, primary=True)
+    """Digest of the address, which can contain a credential."""
     since: int = big_column()
     failures: int = big_column()
     probe_at: int = big_column()
     problem: str = text_column(marks.DESTINATION)
     only_seq: int | None = big_column(null=True)
+    """Number of the only notification that failed, if one. Others are still sent."""
 
 
 class PhoneRow(Table, table=True):
@@ -268,28 +256,20 @@ class ErasureRow(Table, table=True):
 
 
 class PendingErasureRow(Table, table=True):
-    """Line of the erasure journal that is not carried out yet.
-
-    number  number of the line in the journal
-    since   time since which it waits
-    why     code of the reason; may be empty
-    """
+    """Line of the erasure journal that is not carried out yet."""
 
     __tablename__ = "pending_erasures"
     __table_args__ = CLUSTERED
     number: int = big_column(primary=True)
+    """Number of the line in the journal."""
     since: int = big_column()
+    """Time since which it waits."""
     why: str = text_column(marks.CODES)
+    """Code of the reason. May be empty."""
 
 
 class RestrictionRow(Table, table=True):
-    """Order, delivery, file or bank line whose data an erasure may not delete yet.
-
-    why      code of the reason
-    until    end of the restriction; NULL if unknown
-    look_at  time at which the reason is checked again
-    erasure  number of the last erasure that set the restriction
-    """
+    """Order, delivery, file or bank line whose data an erasure may not delete yet."""
 
     __tablename__ = "restrictions"
     __table_args__ = CLUSTERED
@@ -297,18 +277,17 @@ class RestrictionRow(Table, table=True):
     thing: str = text_column(marks.REFERENCE, primary=True)
     since: int = big_column()
     until: int | None = big_column(null=True)
+    """End of the restriction. NULL if unknown."""
     why: str = text_column(marks.CODES)
+    """Code of the reason."""
     look_at: int = big_column()
+    """Time at which the reason is checked again."""
     erasure: int = big_column()
+    """Number of the last erasure that set the restriction."""
 
 
 class TokenRow(Table, table=True):
-    """Token for commands and the API, stored as its SHA-256.
-
-    scopes    permissions, separated by blanks
-    until     expiry
-    operator  owner of a personal token; NULL for a program's
-    """
+    """Token for commands and the API, stored as its SHA-256."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -317,8 +296,11 @@ class TokenRow(Table, table=True):
     created_at: int = big_column()
     revoked_at: int | None = big_column(null=True)
     scopes: str = text_column(marks.CODES, default="''")
+    """Permissions, separated by blanks."""
     until: int | None = big_column(null=True)
+    """Expiry."""
     operator: str | None = text_column(marks.STAFF, null=True)
+    """Owner of a personal token. NULL for a program's."""
 
 
 class SignoffRow(Table, table=True):
@@ -336,10 +318,7 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """Time span in which evidence may be missing, accepted by a person. Append-only.
-
-    deliveries  maximum number of lost deliveries; NULL if unknown
-    """
+    """Time span in which evidence may be missing, accepted by a person. Append-only."""
 
     __tablename__ = "gaps"
     __table_args__ = STRICT
@@ -348,6 +327,7 @@ class GapRow(Table, table=True):
     since: int = big_column()
     until: int = big_column()
     deliveries: int | None = big_column(null=True)
+    """Maximum number of lost deliveries. NULL if unknown."""
     detail: str = text_column(marks.PROBLEM)
     accepted_at: int = big_column()
     accepted_by: str = text_column(marks.STAFF)
@@ -355,10 +335,7 @@ class GapRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """Operator: a person with a role.
-
-    company  issuer and subject of the person's company account, or NULL
-    """
+    """Operator: a person with a role."""
 
     __tablename__ = "operators"
     __table_args__ = (UniqueConstraint("company"), CLUSTERED)
@@ -367,13 +344,11 @@ class OperatorRow(Table, table=True):
     created_at: int = big_column()
     disabled_at: int | None = big_column(null=True)
     company: str | None = text_column(marks.STAFF, null=True)
+    """Issuer and subject of the person's company account, or NULL."""
 
 
 class CredentialRow(Table, table=True):
-    """An operator's password as an Argon2id hash, and secret for one-time codes in Base32.
-
-    totp_step  the last used time step
-    """
+    """An operator's password as an Argon2id hash, and secret for one-time codes in Base32."""
 
     __tablename__ = "credentials"
     __table_args__ = CLUSTERED
@@ -381,53 +356,46 @@ class CredentialRow(Table, table=True):
     password: str = text_column(marks.CREDENTIALS)
     totp: str | None = text_column(marks.CREDENTIALS, null=True)
     totp_step: int | None = big_column(null=True)
+    """The last used time step."""
     set_at: int = big_column()
 
 
 class PasskeyRow(Table, table=True):
-    """An operator's passkey.
-
-    id          id of the credential, in base64url
-    label       the operator's name for it
-    public_key  public key in the COSE format
-    sign_count  counter at the last signature
-    """
+    """An operator's passkey."""
 
     __tablename__ = "passkeys"
     __table_args__ = (Index("ix_passkeys_name", "name"), CLUSTERED)
     id: str = text_column(marks.CREDENTIALS, primary=True)
+    """Id of the credential, in base64url."""
     name: str = text_column(marks.STAFF)
     label: str = text_column(marks.STAFF)
+    """The operator's name for it."""
     public_key: bytes = blob_column(marks.CREDENTIALS, null=False)
+    """Public key in the COSE format."""
     sign_count: int = big_column()
+    """Counter at the last signature."""
     made_at: int = big_column()
     used_at: int | None = big_column(null=True)
 
 
 class InvitationRow(Table, table=True):
-    """Link that works once, stored as its SHA-256.
-
-    kind  `invite` to set a password; `enter` to begin a session
-    totp  secret for one-time codes that is shown to the person
-    """
+    """Link that works once, stored as its SHA-256."""
 
     __tablename__ = "invitations"
     __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
     hash: str = text_column(marks.CODES, primary=True)
     kind: str = text_column(marks.CODES)
+    """`invite` to set a password; `enter` to begin a session."""
     name: str = text_column(marks.STAFF)
     made_at: int = big_column()
     until: int = big_column()
     used_at: int | None = big_column(null=True)
     totp: str | None = text_column(marks.CODES, null=True)
+    """Secret for one-time codes that is shown to the person."""
 
 
 class SessionRow(Table, table=True):
-    """Session in the console, stored under the SHA-256 of its cookie.
-
-    way        way in which it began
-    proved_at  time of the last proof of identity
-    """
+    """Session in the console, stored under the SHA-256 of its cookie."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
@@ -438,7 +406,9 @@ class SessionRow(Table, table=True):
     until: int = big_column()
     revoked_at: int | None = big_column(null=True)
     way: str = text_column(marks.CODES)
+    """Way in which it began."""
     proved_at: int = big_column()
+    """Time of the last proof of identity."""
 
 
 class UsedFormRow(Table, table=True):
@@ -451,12 +421,7 @@ class UsedFormRow(Table, table=True):
 
 
 class ProposalRow(Table, table=True):
-    """Act that an operator proposed and a second person must approve. Append-only.
-
-    given  parameters of the act, as JSON
-    state  description of the subject at the time of the proposal
-    until  time at which the proposal expires
-    """
+    """Act that an operator proposed and a second person must approve. Append-only."""
 
     __tablename__ = "proposals"
     __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
@@ -465,12 +430,15 @@ class ProposalRow(Table, table=True):
     subject: str = text_column(marks.REFERENCE)
     sentence: str = text_column(marks.REFERENCE)
     given: str = text_column(marks.REFERENCE)
+    """Parameters of the act, as JSON."""
     state: str = text_column(marks.CODES)
+    """Description of the subject at the time of the proposal."""
     who: str = text_column(marks.STAFF)
     role: str = text_column(marks.STAFF)
     reason: str = text_column(marks.TRAIL_WORDS)
     at: int = big_column()
     until: int = big_column()
+    """Time at which the proposal expires."""
 
 
 class ProposalDecisionRow(Table, table=True):
@@ -488,19 +456,17 @@ class ProposalDecisionRow(Table, table=True):
 
 
 class BookmarkRow(Table, table=True):
-    """An operator's private bookmark: an order, or a list with its filters.
-
-    kind   `order`, or the name of the list's page
-    label  the order's reference, or the list's name
-    query  the list's filters as a query string
-    """
+    """An operator's private bookmark: an order, or a list with its filters."""
 
     __tablename__ = "bookmarks"
     __table_args__ = CLUSTERED
     operator: str = text_column(marks.STAFF, primary=True)
     kind: str = text_column(marks.CODES, primary=True)
+    """`order`, or the name of the list's page."""
     label: str = text_column(marks.OWN_NOTES, primary=True)
+    """The order's reference, or the list's name."""
     query: str = text_column(marks.OWN_NOTES)
+    """The list's filters as a query string."""
     at: int = big_column()
 
 
@@ -536,11 +502,7 @@ class AlarmMessageRow(Table, table=True):
 
 
 class NoticeChoiceRow(Table, table=True):
-    """An operator's choice of notices.
-
-    position  number of the last audit entry that was sent
-    due_at    time of the next look for new entries
-    """
+    """An operator's choice of notices."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED
@@ -549,7 +511,9 @@ class NoticeChoiceRow(Table, table=True):
     way: str = text_column(marks.CODES)
     address: str | None = text_column(marks.STAFF_ADDRESS, null=True)
     position: int = big_column()
+    """Number of the last audit entry that was sent."""
     due_at: int = big_column()
+    """Time of the next look for new entries."""
     tries: int = big_column()
 
 
@@ -576,13 +540,7 @@ class AuditRow(Table, table=True):
 
 
 class AttachmentRow(Table, table=True):
-    """File attached to an order or a break. Only `details` and `gone_at` are ever changed.
-
-    order_key  the order; "" for a break without an order
-    deed       number of the audit entry that seals the file
-    details    personal data as JSON, until erased
-    gone_at    time at which the file was detached or erased
-    """
+    """File attached to an order or a break. Only `details` and `gone_at` are ever changed."""
 
     __tablename__ = "attachments"
     __table_args__ = (
@@ -595,6 +553,7 @@ class AttachmentRow(Table, table=True):
     about: str = text_column(marks.CODES)
     subject: str = text_column(marks.REFERENCE)
     order_key: str = text_column(marks.REFERENCE)
+    """The order; "" for a break without an order."""
     kind: str = text_column(marks.CODES)
     media: str = text_column(marks.CODES)
     sha256: str = text_column(marks.CODES)
@@ -602,10 +561,13 @@ class AttachmentRow(Table, table=True):
     who: str = text_column(marks.STAFF)
     at: int = big_column()
     deed: int = big_column()
+    """Number of the audit entry that seals the file."""
     details: str | None = text_column(
         marks.personal("a file's name and description", erased="emptied"), null=True
     )
+    """Personal data as JSON, until erased."""
     gone_at: int | None = big_column(null=True)
+    """Time at which the file was detached or erased."""
 
 
 class AttachmentFileRow(Table, table=True):

@@ -37,13 +37,11 @@ _OTHER_BODY = kit.mismatch(f"The body's SHA-256 does not match the token's {_BOD
 
 
 class JsonWebKey(NamedTuple):
-    """A configured key.
-
-    expires_at  time at which Plaid expires the key; None if it does not expire
-    """
+    """A configured key."""
 
     pair: KeyPair
     expires_at: Instant | None
+    """Time at which Plaid expires the key. None if it does not expire."""
 
 
 class Plaid(kit.NamedVerifier):
