@@ -1,7 +1,6 @@
-"""Client for a shop's program: it receives outcomes, ships each order once, and starts payments.
+"""Client for a shop's program, which needs only the standard library.
 
-Install the folder as `tallyhook_client`, or copy it under any name. It needs only the standard
-library.
+Install the folder as `tallyhook_client`, or copy it under any name.
 """
 
 __all__ = ()

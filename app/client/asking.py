@@ -1,7 +1,6 @@
 """Exchanges with Tallyhook, written once for all HTTP libraries.
 
-An exchange is a generator that yields each request as an `Ask`, and receives the `Answer`. `ask`
-and `ask_async` run it. No code here sleeps or reads a clock.
+An exchange is a generator that yields requests and receives answers.
 """
 
 import http.client
@@ -12,14 +11,13 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size of an answer in bytes. A page of the feed has no more than a few hundred
-kilobytes."""
+"""Maximum size of an answer in bytes."""
 
 BUSY_S: Final = 5
 """Number of seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Maximum seconds to wait before asking again, even if the service names a later time."""
+"""Maximum seconds to wait before asking again."""
 
 Result = TypeVar("Result")
 
@@ -42,7 +40,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Parse the body as a JSON object. Raises NotUnderstood if the body is no JSON object."""
+        """Parse the body as a JSON object. Raises NotUnderstood for any other body."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -52,8 +50,7 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """Return the seconds after which to repeat the request: `Retry-After` up to LONGEST_S, or
-        BUSY_S."""
+        """Return the seconds after which to repeat the request."""
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
@@ -89,7 +86,7 @@ Steps = Generator[Ask, Answer, Result]
 
 
 def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
-    """Run an exchange to its end, and return its result. Raises the errors of `send`."""
+    """Run an exchange, and return its result. Raises the errors of `send`."""
     try:
         wanted = next(steps)
         while True:
@@ -99,10 +96,7 @@ def ask(steps: Steps[Result], send: Callable[[Ask], Answer]) -> Result:
 
 
 async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer]]) -> Result:
-    """Run an exchange to its end, awaiting each request, and return its result.
-
-    Raises the errors of `send`.
-    """
+    """Run an exchange, and return its result. Raises the errors of `send`."""
     try:
         wanted = next(steps)
         while True:
@@ -127,7 +121,7 @@ def checked(answer: Answer) -> Answer:
 
 
 def sentence_of(answer: Answer) -> str:
-    """Return the sentence in the answer's problem details (RFC 9457), or one with the status."""
+    """Return the sentence of the answer's problem details (RFC 9457)."""
     try:
         found = answer.document()
     except NotUnderstood:
@@ -140,7 +134,7 @@ def sentence_of(answer: Answer) -> str:
 
 
 class HttpSender:
-    """Sender of requests that uses the standard library, with one connection for each request.
+    """Sender of requests that uses the standard library.
 
     url        scheme and host of the service, such as https://payments.shop.example
     token      token from `tallyhook tokens add`
@@ -164,7 +158,7 @@ class HttpSender:
     def __call__(self, wanted: Ask) -> Answer:
         """Send a request, and return its answer.
 
-        Raises Unavailable if no complete answer came, and NotUnderstood if the answer is too large.
+        Raises Unavailable without a complete answer, and NotUnderstood for a large one.
         """
         connection = self._connect(self._host, self._port, timeout=self._timeout_s)
         headers = dict(self._headers)
@@ -214,7 +208,7 @@ class AsyncSender:
     async def __call__(self, wanted: Ask) -> Answer:
         """Send a request, and return its answer.
 
-        Raises Unavailable if no complete answer came, and NotUnderstood if the answer is too large.
+        Raises Unavailable without a complete answer, and NotUnderstood for a large one.
         """
         headers, body = dict(self._headers), bytearray()
         if wanted.body is not None:

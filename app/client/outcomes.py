@@ -1,11 +1,6 @@
 """Receive news of orders, from verified notifications and from the feed.
 
-    notification ──verify──▶ news ─┐
-    feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
-    state of an undecided order ───┘
-
-Notifications and the feed bring the same news, so a shop can use either. An order is undecided if
-Tallyhook does not know whether it was shipped, as after a restore.
+Both bring equal news, so that a shop can use either.
 """
 
 import base64
@@ -20,23 +15,19 @@ from urllib.parse import quote, urlencode
 from .asking import Ask, NotUnderstood, Steps, checked, sentence_of
 
 TOLERANCE_S: Final = 300
-"""Maximum number of seconds by which a notification's time may differ from the shop's clock."""
+"""Maximum seconds between a notification's time and the shop's clock."""
 
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Value of a shipping or cancellation time that a restore lost, until the shop states it again."""
+"""Value of a shipping or cancellation time that a restore lost."""
 
 _PREFIX: Final = "whsec_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """News of one revision of an order.
-
-    fulfilled_at, canceled_at
-                 times that the shop stated: RFC 3339, None, or UNKNOWN
-    """
+    """News of one revision of an order."""
 
     id: int
     """Increases with every revision, even after restores."""
@@ -78,11 +69,7 @@ class Keeper(Protocol):
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return some undecided orders (`fulfilled_at` was UNKNOWN), each with the id of its last
-        news.
-
-        Those asked about least often come first.
-        """
+        """Return some undecided orders, each with the id of its last news."""
         ...
 
     def settle(self, news: News) -> None:
@@ -150,8 +137,7 @@ def verify_notification(
 
 
 def news_of(found: Any) -> News:
-    """Convert an entry of the feed to News. Raises NotUnderstood if the entry has an unknown
-    form."""
+    """Convert an entry of the feed to News. Raises NotUnderstood for unknown forms."""
     try:
         number, may_ship = found["id"], found["fulfillable"]
         fulfilled_at, canceled_at = found["fulfilled_at"], found["canceled_at"]
@@ -175,9 +161,6 @@ def news_of(found: Any) -> News:
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
     """Read the feed to its end, and return how many entries were new.
-
-    wait_s  seconds for which the last request waits for news
-    limit   maximum number of entries of a page
 
     Raises TokenRefused, Unavailable and NotUnderstood. The keeper keeps what it took before.
     """

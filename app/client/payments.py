@@ -1,6 +1,6 @@
 """Start payments for the shop, and report the shop's orders to Tallyhook.
 
-An order gets only one payment. If a call gets no answer, repeat it unchanged.
+If a call gets no answer, repeat it unchanged.
 """
 
 import json
@@ -97,7 +97,7 @@ def start_payment(
 
 
 NOT_SO: Final = "not so"
-"""Value to give instead of a time, to say that the order was not canceled or not shipped."""
+"""Value instead of a time, for an order not canceled or not shipped."""
 
 
 def tell_order(
@@ -119,8 +119,7 @@ def tell_order(
     free     whether the order costs nothing; the amount is then "0"
 
     Report `fulfilled_at` before the parcel leaves. After a restore, report NOT_SO for each order
-    that is not shipped. Returns the order as `GET /api/v1/orders/…` does. Raises TokenRefused,
-    Unavailable and NotUnderstood.
+    that is not shipped. Raises TokenRefused, Unavailable and NotUnderstood.
     """
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
     stated: dict[str, Any] = {"amount": amount, "currency": currency}

@@ -1,6 +1,4 @@
-"""Store news in the shop's own SQLite database, in the same transaction as the shop's SQL.
-
-    BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
+"""Store news in the shop's own SQLite database, in the shop's own transaction.
 
 For another database, copy this file: it needs two tables and seven statements.
 """
@@ -20,10 +18,7 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 20
-"""Maximum number of undecided orders that the client asks about, each time the feed is read.
-
-Each order takes one request.
-"""
+"""Maximum number of undecided orders in one round of questions."""
 
 NEWER: Final = (
     "INSERT INTO tallyhook_told (ref, revision, shipped, undecided) VALUES (:ref, :revision, 0, 0)"
@@ -34,10 +29,7 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""SQL statement that counts the questions about an undecided order.
-
-The client asks first about the orders with the lowest counts; 0 means decided.
-"""
+"""SQL statement that counts the questions about an undecided order."""
 
 UNDECIDED: Final = (
     "SELECT ref, revision FROM tallyhook_told WHERE undecided > 0 AND shipped = 0"

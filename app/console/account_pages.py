@@ -148,8 +148,6 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return a permanent name for the operator's session, to which a new passkey's challenge is
-    bound."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -238,10 +236,7 @@ async def ask_link_company(view: View) -> Form:
 
 
 async def do_link_company(view: View, reason: str) -> ActionResult:
-    """Return a page with a link to the company's sign-in.
-
-    The content policy lets no form redirect the browser there.
-    """
+    """Return a page with a link to the company's sign-in."""
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()
     )
@@ -254,8 +249,7 @@ async def do_link_company(view: View, reason: str) -> ActionResult:
 
 
 OTHERS: Final = "others"
-"""Value of the form field `session` that ends all of the operator's sessions except the present
-session."""
+"""Form value that ends all of the operator's other sessions."""
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:

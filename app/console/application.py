@@ -87,13 +87,11 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Query parameter of the sign-in page after an ended session; `kept` if a form was stored."""
+"""Query parameter of the sign-in page after an ended session."""
 KEPT: Final = "kept"
 
 
 class _Subject(Convertor[str]):
-    """Path parameter that takes the whole rest of a path, including slashes and line breaks."""
-
     regex = r"(?s:.+)"
 
     def convert(self, value: str) -> str:
@@ -107,7 +105,7 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split the last part of an address into a name and a format, by default `html`."""
+    """Split an address's last part into name and format, by default `html`."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 
@@ -183,12 +181,6 @@ class Application:
         methods: Collection[str] = ("GET",),
         keep: bool = False,
     ) -> Route:
-        """Build a route for operators who have the permission.
-
-        format_  format of the answer; None if the address states it
-        keep     whether a submitted form is stored while its operator signs in again
-        """
-
         async def answer(request: Request) -> Response:
             subject, wanted = split_format(request.path_params.get("subject", ""))
             wanted = format_ or wanted

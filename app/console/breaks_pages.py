@@ -28,7 +28,7 @@ from reconcile.money import Money, to_json
 LIVING: Final = STATES[:-1]
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
-"""Filters of the list of breaks. They can also select breaks for a bulk action."""
+"""Filters of the list of breaks."""
 
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
 
@@ -172,7 +172,6 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Return a hidden form field with a digest of the shown breaks, so that changes are noticed."""
     mark = break_acts.mark_of(found)
     return Field("seen", "What was shown", kind="hidden", value=mark)
 
@@ -364,8 +363,6 @@ def _form_of(
     fields: tuple[Field, ...] = (),
     **options: Any,
 ) -> Form:
-    """Return a form about the selected breaks. The submitted form is refused if a selected break
-    has changed."""
     back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
         shown = (*chosen.left_out(), *lines)
@@ -375,8 +372,6 @@ def _form_of(
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Return a form that says why no break is selected. Raise `error` if the conditions in the
-    page's address are wrong."""
     if view.word("where") is not None and view.request.method != "POST":
         raise error
     ticked = view.word("where") is not None or view.word("break") is not None
@@ -475,8 +470,7 @@ def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[st
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the selected breaks. If a single break needs a second person's approval, make a
-    proposal."""
+    """Accept the selected breaks, or propose their acceptance."""
     return await _act(view, "accepted", reason=reason)
 
 
@@ -523,7 +517,7 @@ async def ask_settle(view: View) -> Form:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Settle late money as the form says. If a second person must approve, make a proposal."""
+    """Settle late money, or make a proposal to a second person."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose an action for the late money")

@@ -205,10 +205,6 @@ async def ask_letter(view: View) -> Form:
 
 
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
-    """Format a moment to the second, as a person would type it; empty for None.
-
-    A local time that occurs twice is written in UTC.
-    """
     if at is None:
         return ""
     moment = to_second(at)
@@ -240,7 +236,6 @@ async def do_letter(view: View, reason: str) -> Response:
 async def _letter_taken(
     context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
 ) -> tuple[bool, bytes]:
-    """Return (whether the file's name must be short, content) of the dispute letter."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content
 

@@ -108,10 +108,9 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """Return the start of the day that `text` names, or None if `text` is empty.
+    """Return the start of the day that `text` names; None if empty.
 
     name   name of the form field, for the error
-    zone   time zone of the day
     after  whether to return the start of the next day instead
 
     Raises UsageError for any other text.
@@ -139,8 +138,7 @@ async def runs_document(view: View) -> Document:
 
 
 async def run_page_document(view: View) -> Document:
-    """Return the content of `GET /runs/{number}`: a run's control totals, as the command shows
-    them."""
+    """Return a run's control totals for `GET /runs/{number}`."""
     if not (view.subject.isascii() and view.subject.isdigit() and len(view.subject) < 10):
         raise NotFoundError(
             "the address must end with the number of a run; the list of runs shows the numbers"
@@ -192,10 +190,7 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """Return the content of `GET /periods/{month}`: a month, with the reasons against closing.
-
-    Raise UsageError if the job that collects the reasons failed.
-    """
+    """Return a month for `GET /periods/{month}`. Raises UsageError after a failed job."""
     month = await month_of(view.context, view.subject)
     job = view.console.jobs.newest("close", month.name)
     under_way = job is not None and job.ended is None
@@ -295,9 +290,9 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the requested period as (name, scope, month); `month` is None for another period.
+    """Return the requested period as name, scope and month.
 
-    as_of  the instant as of which the report is made; None for the present
+    The month is None for any other period.
     """
     name, known = view.subject, as_of or view.context.clock.now()
     if name != "period":

@@ -254,8 +254,7 @@ class _BreakState:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the accepted amounts; None if nobody accepted them, or if the last run found no
-        break."""
+        """Return the accepted amounts of the last run's break, if any."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())
@@ -395,7 +394,7 @@ def break_sentence(found: Break) -> str:
 
 
 def next_step(found: Break) -> str:
-    """Return the sentence that tells a person what to do about a break, including the full stop."""
+    """Return the sentence that tells a person what to do about a break."""
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     if found.cause == "refund_not_received" and found.candidates:
@@ -415,7 +414,7 @@ def next_step(found: Break) -> str:
 
 
 def apart_words(candidate: Candidate) -> str:
-    """Return words on how a candidate differs, such as `amount 100 times larger: minor units?`."""
+    """Return words on how a candidate differs."""
     facts = tuple(
         (name, "one character" if (name, value) == ("characters", 1) else
          f"{value} characters" if name == "characters" else value)

@@ -1,8 +1,6 @@
-"""Find the unmatched lines that are most similar to an unmatched row, as hints for a person.
+"""Find the lines most similar to an unmatched row, as hints for a person.
 
-Each hint has a score up to 100 and names the field that differs most. No line is matched because it
-is similar. A search compares only a few dozen lines: neighbours by reference, read from both ends,
-neighbours by amount, and lines that a bank's text names.
+Similarity alone never matches a line.
 """
 
 from bisect import bisect_left
@@ -20,7 +18,7 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money, exponent_of
 
 NEIGHBOURS: Final = 4
-"""Maximum number of lines that are examined on each side of a position in a sorted index."""
+"""Maximum number of neighbours examined on each side in a sorted index."""
 
 MOST: Final = 3
 """Maximum number of candidates that are shown for a break."""
@@ -32,13 +30,12 @@ FAR: Final = 6
 """Distance in points between references, or between amounts, that have nothing in common."""
 
 CLOSE_PERCENT: Final = 5
-"""Maximum percentage by which two amounts of the same day may differ because of charges."""
+"""Maximum percentage by which charges may change an amount."""
 
 CHARGE: Final = 20
-"""Maximum difference between two amounts of the same day that a fixed charge may cause, in major
-units.
+"""Maximum fixed charge on an amount, in major units.
 
-The difference must not exceed a tenth of the amount either.
+The charge may not exceed a tenth of the amount.
 """
 
 
@@ -72,10 +69,10 @@ def entry_of(
     at: Instant | None,
     texts: Sequence[str | None] = (),
 ) -> Searchable:
-    """Return a searchable line with these references. The first reference is shown to people.
+    """Return a searchable line. The first reference is shown to people.
 
     line   id of the line
-    texts  free texts in which references are searched; references without a digit are ignored
+    texts  free texts in which references with a digit are searched
     """
     known = [name for name in names if name]
     return Searchable(
@@ -117,7 +114,7 @@ class Index:
     def nearest(
         self, wanted: Searchable, *, window: Duration | None, charges: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return up to three lines that are most similar to the wanted line, the nearest first.
+        """Return up to three lines that are most similar to the wanted line.
 
         window   maximum time between the dates; None if dates do not matter
         charges  whether a charge may have been taken from the lines
@@ -126,7 +123,7 @@ class Index:
         return nearest_of(wanted, **index, window=window)
 
     def neighbours(self, wanted: Searchable, *, charges: bool) -> list[Searchable]:
-        """Return the lines that stand next to the wanted line in any of the sorted lists."""
+        """Return the neighbours of the wanted line in every sorted list."""
         found: dict[str, Searchable] = {}
         for key in wanted.keys:
             for order, sought in ((self._forward, key), (self._backward, key[::-1])):
@@ -163,11 +160,11 @@ def nearest_of(
     charged: Iterable[Index] = (),
     window: Duration | None,
 ) -> tuple[Candidate, ...]:
-    """Return up to three lines that are most similar to the wanted line, nearest first.
+    """Return up to three lines that are most similar to the wanted line.
 
     plain    indexes of lines with full amounts
-    charged  indexes of lines from which a provider or a bank may have taken a charge
-    window   maximum time between the dates of the lines; None if dates do not matter
+    charged  indexes of lines from which a charge may have been taken
+    window   maximum time between the dates; None if dates do not matter
     """
     found = []
     for index, charges in (*[(i, False) for i in plain], *[(i, True) for i in charged]):
@@ -210,7 +207,7 @@ def _names(one: Searchable, other: Searchable) -> bool:
 
 
 def days_between(one: Instant | None, other: Instant | None) -> int | None:
-    """Return the number of whole days between two dates; None if a date is missing."""
+    """Return the number of whole days between two dates."""
     return None if one is None or other is None else abs(one - other) // DAY
 
 
@@ -220,11 +217,6 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the distance between two lines in points, the field that differs most, and facts about
-    it.
-
-    The distance is None if the second line is too different to be suggested.
-    """
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -258,10 +250,7 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of the part in which two texts differ, between equal starts and ends.
-
-    This is never less than the edit distance.
-    """
+    """Return the length of the part in which two texts differ."""
     first = 0
     shorter = min(len(one), len(other))
     while first < shorter and one[first] == other[first]:
@@ -341,8 +330,7 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
 }
 """Points of each reason for a match.
 
-Matching in bulk requires a score of 60. Amount and date alone stay below 60, because many payments
-of a day have the same price.
+Matching in bulk requires 60 points, more than amount and date give.
 """
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
@@ -363,7 +351,7 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
 }
 
 WEEK: Final = 7
-"""Number of days below which two dates count as near. Providers pay out daily or weekly."""
+"""Number of days below which two dates count as near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,11 +378,7 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score.
-
-    The result is None if the highest score is below `least`, or if several suggestions share the
-    highest score.
-    """
+    """Return the suggestion with the highest score, if only one has that score."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None

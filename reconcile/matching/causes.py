@@ -1,7 +1,4 @@
-"""Causes of breaks. Each cause has its words and its consequences.
-
-To add a cause, add a code to `BreakCause` and an entry to `CAUSES`.
-"""
+"""Causes of breaks, with their words and consequences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,20 +43,19 @@ BreakCause = Literal[
 About = Literal["order", "bank", "wallet", "placing", "books"]
 """Subject of a cause.
 
-`placing` stands for a payment that a person must assign to an order. `books` stands for the
-journal.
+`placing` stands for assigning a payment, and `books` for the journal.
 """
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
 """Rule that decides whether all of a break's money is at risk, or none.
 
 all      all
-held     none, because the money is held until it is confirmed
+held     none, because the money is held until confirmed
 owed     none, because the money belongs to the customer
 mistake  none, because only the minor unit is wrong
 left     all if money is still to come
 sums     all if less money came than was due
-a pair   names of two amounts: all if the first amount is larger
+a pair   all if the first of the two named amounts is larger
 """
 
 

@@ -1,15 +1,11 @@
-"""Control totals, which prove that every row is in one bucket and that the sums agree.
+"""Prove that every row is in one bucket and that the sums agree.
 
-Each side is counted independently:
-
-book        every book line; sums its amounts
-takings     every order, compared with the book; sums its captures for each currency
-settlement  every capture, compared with the statements; sums its amounts
-statement   every statement line; sums gross, fee and net
-payouts     every payout, compared with the bank lines; sums the net of its statement lines
-bank        every bank line; sums the booked amounts, debits negative
-
-A bucket is `matched` (the sides agree), `waiting` (nothing is wrong yet) or a `break` (a cause).
+book        every book line, with the sums of the amounts
+takings     every order, with the sums of the captures
+settlement  every capture, with the sums of the amounts
+statement   every statement line, with the sums of gross, fee and net
+payouts     every payout, with the sums of the net amounts
+bank        every bank line, with the sums of the amounts, debits negative
 """
 
 from __future__ import annotations
@@ -47,8 +43,8 @@ Agreed = Literal[
 ]
 """Buckets of rows that are matched or need no match.
 
-by_tender          the rest of the price was paid by a tender, such as a gift card, or in cash
-outside_providers  an order that was not paid through a provider, or the bank line that paid it
+by_tender          a tender or cash paid the rest of the price
+outside_providers  an order paid without a provider, or the bank line that paid it
 nothing_due        no money moved, and no file states that money moved
 returned           all captured money went back, and the order book claims nothing
 carried_line       money that the provider holds back or carries to another payout
@@ -66,8 +62,7 @@ Waiting = Literal[
 ]
 """Buckets of rows that wait because nothing is wrong yet.
 
-A bank line is `awaiting_statement` if it is dated after the last known payout. A row is
-`not_covered` if no file covers its time.
+A row is `not_covered` if no file covers its time.
 """
 
 Bucket = Agreed | Waiting | BreakCause
@@ -87,10 +82,7 @@ FAMILIES: Final[dict[Bucket, Family]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlLine:
-    """Number of rows with one side, currency and bucket, and their sums in minor units.
-
-    fee, net  sums of fee and net of statement lines; zero on the other sides
-    """
+    """Number and sums of the rows of one side, currency and bucket."""
 
     side: Side
     currency: str
@@ -103,8 +95,7 @@ class ControlLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Number and sums of the rows of one side and one currency. They are counted while the rows are
-    read."""
+    """Number and sums of the rows that were read for one side and currency."""
 
     side: Side
     currency: str
@@ -195,14 +186,7 @@ class Control:
         )
 
     def ties(self) -> tuple[Equation, ...]:
-        """Return every equation that the totals must satisfy, with its two sides.
-
-        - for each side and currency: read = matched + waiting + breaks, in rows and in money
-        - for statements: gross - fee = net
-        - for each currency: captures of `takings` = captures of `settlement`
-        - for each currency: payouts found in the bank = what the bank booked for them
-        - for each wallet: its first balance and its movements = its last balance
-        """
+        """Return every equation that the totals must satisfy, with both sides."""
         found: list[Equation] = []
         places = {(e.side, e.currency) for e in self.read}
         for side, currency in sorted(places | {(e.side, e.currency) for e in self.lines}):
@@ -257,7 +241,7 @@ def _sum(lines: Iterable[ControlLine], side: str, currency: str) -> int:
 
 
 def total(lines: Iterable[ControlLine], family: Family) -> int:
-    """Return the sum of the lines whose bucket belongs to the family, in minor units."""
+    """Return the sum of a bucket family's lines, in minor units."""
     return sum([line.sum for line in lines if FAMILIES[line.bucket] == family])
 
 

@@ -1,7 +1,6 @@
 """Compare one order's money with its book lines, and decide on buckets and breaks.
 
-Each step is a row of the decision table in the README. The first step that returns a verdict
-decides.
+Each step is a row of the README's decision table. The first verdict decides.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,8 +48,7 @@ class Match:
 
     @property
     def identity(self) -> str:
-        """Return the id of the match: `mat_` and 20 hex digits. Every run that finds the same match
-        gives the match the same id."""
+        """Return the id of the match, which is equal in every run."""
         digest = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
         return "mat_" + digest.removeprefix("sha256:")[:20]
 
@@ -67,8 +65,7 @@ _CONTRADICTIONS: Final[frozenset[FindingCode]] = frozenset(
 
 @dataclass(slots=True)
 class Verdict:
-    """Result of a comparison: the buckets of the order and of its book lines, the matches and the
-    breaks."""
+    """Result of a comparison: buckets, matches and breaks."""
 
     orders: Bucket
     lines: Bucket
@@ -77,7 +74,10 @@ class Verdict:
 
 @dataclass(slots=True)
 class Pair:
-    """Order and the book lines that it is compared with."""
+    """Order and the book lines that the order is compared with.
+
+    The kind is None if all have one reference.
+    """
 
     funds: Funds
     lines: Lines
@@ -87,10 +87,7 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """Return the part of the book's amount that no provider received, in minor units, or 0.
-
-        A tender paid it, or a second payment method that the book names.
-        """
+        """Return the part of the book's amount that no provider received."""
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
         if whole and abs(apart - tendered) < abs(apart):
@@ -99,8 +96,7 @@ class Pair:
 
     @property
     def by_method(self) -> bool:
-        """Check whether the book names another payment method for the part that was not
-        captured."""
+        """Check whether the book names another payment method for the missing part."""
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -110,16 +106,12 @@ class Pair:
 
     @property
     def charge(self) -> int:
-        """Return the amount that the book lines charge, less the part that no provider received."""
+        """Return the amount charged by the book lines through providers."""
         return self.lines.charge - self.tendered
 
     @property
     def credit(self) -> int:
-        """Return the amount that the book says went back.
-
-        If a tender paid a part of the price, the result is limited to the amount charged through
-        providers.
-        """
+        """Return the amount that the book says went back through providers."""
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 
@@ -146,10 +138,7 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
 
 
 def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
-    """Decide the buckets and breaks of book lines for which no money came.
-
-    tendered  part of the order's price that a tender paid, in the lines' currency
-    """
+    """Decide the buckets and breaks of book lines for which no money came."""
     if lines.claims and terms.outside_providers(lines.rows):
         return Verdict("outside_providers", "outside_providers")
     left = max(0, lines.charge - tendered)
@@ -175,7 +164,7 @@ def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
 
 
 def decide(pair: Pair) -> Verdict:
-    """Decide the buckets, matches and breaks of an order that has money and book lines."""
+    """Decide the buckets, matches and breaks of an order with book lines."""
     for step in _STEPS:
         found = step(pair)
         if found is not None:
@@ -189,11 +178,6 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """Add the unsettled money of statement lines to one of the order's breaks.
-
-    This is the break about the order's doubtful payment. If there is no such break, the money is
-    added to the first break.
-    """
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -205,8 +189,7 @@ def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decisio
 
 
 def amounts_fit(pair: Pair) -> bool:
-    """Check whether the captured amount fits the book's amount, before or after returned money is
-    deducted."""
+    """Check whether the captured amount fits the book's amount."""
     funds, lines = pair.funds, pair.lines
     if lines.currencies != {funds.currency} or funds.others:
         return False
@@ -214,10 +197,6 @@ def amounts_fit(pair: Pair) -> bool:
 
 
 def _compared(pair: Pair) -> tuple[int, int]:
-    """Return the captured and the refunded amount that are compared with the order book.
-
-    Money beyond the price counts only if the book states all captured money.
-    """
     funds = pair.funds
     if funds.captured == pair.charge:
         return funds.captured, funds.refunded

@@ -1,8 +1,4 @@
-"""Recognize payments that are settled in another currency, and compute their exchange rates.
-
-A payment counts as exchanged if it has one capture, and all its statement lines are in one other
-currency. Returned money counts as exchanged if it has as many movements as statement lines.
-"""
+"""Recognize payments settled in another currency, and compute their exchange rates."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +11,11 @@ from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money, exponent_of
 
 MICROS: Final = 1_000_000
-"""Number by which exchange rates are multiplied. The rate 1250000 means that one EUR gives 1.25
-USD."""
+"""Multiplier of exchange rates: 1250000 stands for the rate 1.25."""
 
 
 def exchanged(amount: Money, rate: ExpectedRate) -> int:
-    """Convert an amount at a rate into minor units of the other currency, rounded half away from
-    zero."""
+    """Convert an amount into the other currency, rounded half away from zero."""
     above = abs(amount.minor) * rate.micros * 10 ** exponent_of(rate.into)
     below = MICROS * 10 ** exponent_of(amount.currency)
     found = (2 * above + below) // (2 * below)
@@ -29,10 +23,9 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return the amount that should arrive, and whether the arrived amount is within the tolerance
-    of the exchange-rate rule.
+    """Return the amount that should arrive, and whether the arrived amount fits.
 
-    If there is no rule for the two currencies, the arrived amount is the expected amount.
+    Without a rule for the currencies, every amount fits.
     """
     pair = (came.currency, arrived.currency)
     rate = next((each for each in rates if (each.currency, each.into) == pair), None)
@@ -44,9 +37,9 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """Return the exchange rate from `came` to `arrived`, as text with six decimals.
+    """Return the price of one unit of `came`, with six decimals.
 
-    The rate is the price of one unit of `came`. `came` must not be 0.
+    The amount `came` must not be 0.
     """
     above = abs(arrived.minor) * MICROS * 10 ** exponent_of(came.currency)
     below = abs(came.minor) * 10 ** exponent_of(arrived.currency)
@@ -105,8 +98,7 @@ AnyLine = TypeVar("AnyLine", bound=LineLike)
 def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
-    """Yield each capture that was settled in another currency, with its statement lines sorted by
-    id."""
+    """Yield each capture settled in another currency, with its statement lines."""
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
     others = False
@@ -123,11 +115,6 @@ def exchanges(
 
 
 def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
-    """Check whether statement lines settle a capture in another currency.
-
-    False for equal numbers, because the file then states a wrong currency, and for lines of another
-    source.
-    """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
         return False
@@ -143,11 +130,7 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield refunds and chargebacks settled in another currency, with their statement lines sorted
-    by id.
-
-    Returns after the date of the last line are left out.
-    """
+    """Yield returned money settled in another currency, with its statement lines."""
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:
@@ -168,10 +151,6 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Check whether the returns are increases of one running total.
-
-    A statement may combine such returns into one line.
-    """
     own = frozenset[str]()
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):

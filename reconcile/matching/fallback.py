@@ -1,8 +1,6 @@
 """Join rows for which no partner with an equal key was found.
 
-Rows are joined if a person matched them, if they share a payment or a group, or if their amounts
-and dates fit. The most certain method comes first. A row that fits several rows equally well is not
-joined.
+A row that fits several rows equally well is not joined.
 """
 
 from bisect import bisect_left
@@ -23,8 +21,7 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Maximum number of fitting lines to search for. Two are enough to know that a match is
-ambiguous."""
+"""Maximum number of fitting lines to search for."""
 
 
 class Offer(NamedTuple):
@@ -55,7 +52,7 @@ def fits(
     window: Duration,
     tolerance: Callable[[str], int],
 ) -> Fits:
-    """Find the lines of two sides with equal currency whose amounts and dates are near enough.
+    """Find the lines of two sides whose amounts and dates are near enough.
 
     window     maximum time between the dates
     tolerance  function that returns the maximum difference of amounts in a currency
@@ -97,13 +94,11 @@ def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -
 
 
 class Rest:
-    """Unmatched rows of each kind, sorted. Each method of joining removes the rows that it uses.
+    """Unmatched rows of each kind, sorted.
 
     orders    orders, by match key and reference
     book      groups of book lines with one reference, by the id of the first line
     captures  captures, by order, source, payment and part of the payment
-    lines     statement lines, by id
-    paid_out  disbursements, by id
     refunds   refunds that the book states and that have not arrived
     """
 
@@ -136,7 +131,7 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join the orders and book lines that people matched: one with one, or one with several."""
+    """Join the orders and book lines that people matched."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}
@@ -153,9 +148,9 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with the order or book line that a person matched with them.
+    """Join statement lines with the order or book line that a person chose.
 
-    An order must have exactly one open capture. Several lines may settle this capture together.
+    An order must have exactly one open capture.
     """
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
@@ -216,10 +211,7 @@ def _without_webhook(
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with captures of the same payment.
-
-    The lines may name another order or no order.
-    """
+    """Join statement lines with captures of the payment that they name."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)
@@ -249,8 +241,7 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
 def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
     """Join refunds in the book with disbursements that pay them out.
 
-    The disbursement must name the order, or a person must have matched it. An equal amount alone is
-    only suggested, because it can be a wage.
+    An equal amount alone is only suggested, because a wage can have that amount.
     """
     named: dict[str, list[StatementRow]] = {}
     for line in rest.paid_out.values():
@@ -276,11 +267,7 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """Join orders with the book lines of a group.
-
-    If exactly one order fits the lines, that order is joined. If no single order fits, but all
-    orders together do, all orders are joined.
-    """
+    """Join orders with the book lines of a group."""
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -297,11 +284,6 @@ def by_group(rest: Rest, deciding: Deciding) -> None:
 
 
 def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list[str]) -> None:
-    """Join the book lines with the only order that fits them. If no single order fits, join the
-    book lines with all orders together.
-
-    If several orders fit the lines, these orders are reported as ambiguous.
-    """
     lines = lines_of([row for name in names for row in rest.book[name]])
 
     def fit(chosen: Sequence[str]) -> bool:
@@ -318,7 +300,7 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join orders with book lines that have another reference, but a fitting amount and date.
+    """Join orders with book lines of a fitting amount and date.
 
     Nothing is joined if the rules have no date window.
     """
@@ -351,7 +333,7 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join captures with statement lines that name no payment, but have a fitting amount and date.
+    """Join captures with statement lines of a fitting amount and date.
 
     Nothing is joined if the rules have no date window.
     """

@@ -1,6 +1,6 @@
 """Suggest fee rules that explain the fees of statement lines.
 
-A rule only fits the observed fees, so a person must compare it with the contract.
+A person must compare each suggested rule with the contract.
 """
 
 import json
@@ -14,27 +14,17 @@ from typing import Final, NamedTuple
 from reconcile.matching.rules import ExpectedFee
 
 LEAST: Final = 3
-"""Minimum number of lines that a fee rule must explain. Two lines would always fit some rule."""
+"""Minimum number of lines that a fee rule must explain."""
 
 GRIDS: Final = (1_000, 500, 100)
-"""Precisions to which a fee's percentage is rounded, in parts per million. The precisions are tried
-in this order.
-
-Contracts state 2.9 or 1.25 %, but seldom 1.39 %, so rough precisions come first.
-"""
+"""Precisions of a fee's percentage, in parts per million, the roughest first."""
 
 MOST_VALUES: Final = 300
-"""Maximum number of different values of a detail that a fee may depend on.
-
-A detail with more values is probably a reference.
-"""
+"""Maximum number of different values of a detail that a fee may depend on."""
 
 
 SAMPLE: Final = 2_000
-"""Maximum number of lines from which the fee rules of a source and currency are derived.
-
-The rules are then checked with all lines.
-"""
+"""Maximum number of lines from which fee rules are derived."""
 
 
 class FeeLine(NamedTuple):
@@ -64,10 +54,7 @@ Tariff = tuple[int, int]
 
 
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
-    """Return suggested fee rules for each source and currency, the general rule last.
-
-    Special rules depend on the few details, such as the card's country, that explain the most fees.
-    """
+    """Return suggested fee rules for each source and currency, the general rule last."""
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
         groups[line.source, line.currency].append(line)
@@ -131,10 +118,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Maximum number of tariffs that are tried as the general rule.
-
-Tariffs that explain the most lines are tried first.
-"""
+"""Maximum number of tariffs that are tried as the general rule."""
 
 
 def _together(
@@ -142,11 +126,6 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Return a rule for each special tariff, followed by the general rule.
-
-    If several groups of lines have the same tariff, and differ only in the value of the last
-    detail, they share one rule.
-    """
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -159,10 +138,6 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff] | None:
-    """Return the number of lines whose fee the best tariff explains exactly, and this tariff.
-
-    The result is None if the tariff explains fewer than LEAST lines.
-    """
     points = sorted((line.gross, line.fee) for line in lines)
     pairs = zip(points, points[len(points) // 2 :], strict=False)
     slopes = sorted(
@@ -179,7 +154,6 @@ def _tariff(lines: Group) -> tuple[int, Tariff] | None:
 
 
 def _near(slopes: Sequence[Fraction]) -> Iterator[int]:
-    """Yield percentages near the sorted slopes, the roundest first."""
     for grid in GRIDS:
         steps = [round(slope * (1_000_000 // grid)) for slope in slopes]
         middle = steps[len(steps) // 2]

@@ -1,7 +1,4 @@
-"""Money of an order as matching needs it: captures, returns, doubts and surplus.
-
-`Left` holds a limited number of rows without a partner for further methods of matching.
-"""
+"""Money of an order as matching needs it: captures, returns, doubts and surplus."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +15,7 @@ from reconcile.money import MAX_MINOR, Money
 
 
 class Capture(NamedTuple):
-    """One amount of captured money. `minor` is positive."""
+    """One amount of captured money."""
 
     key: str
     order: str
@@ -39,7 +36,7 @@ class Capture(NamedTuple):
 
 
 class Return(NamedTuple):
-    """One amount of money that went back."""
+    """One amount of money that went back; negative if money came back."""
 
     order: str
     kind: EntryKind
@@ -54,7 +51,7 @@ class Return(NamedTuple):
 
 @dataclass(slots=True)
 class Funds:
-    """Money of one order, or of several orders that a group or a person joins."""
+    """Money of one order, or of several joined orders."""
 
     rows: tuple[TakingRow, ...]
     captures: list[Capture]
@@ -65,15 +62,15 @@ class Funds:
     currency: str
     """Currency of the price if money came in it, or else of the first money."""
     others: bool
-    """True if a capture in another currency is not yet reported as money to give back."""
+    """True if a capture in another currency is not yet reported."""
     captured: int
-    """Sum of captures in `currency`, without payments in doubt unless the order is unresolved."""
+    """Captured sum in `currency`, without payments in doubt unless unresolved."""
     refunded: int
     """Sum of the refunds and chargebacks of these payments, as a positive number."""
     over: int
     """Part of `captured` above the price that is not `on_top`."""
     on_top: int
-    """Part of `captured` that was paid on top of the price, such as a tip."""
+    """Part of `captured` that was paid on top of the price."""
     in_doubt: int
     """Further amount in `currency` that may have been captured. Only if unresolved."""
     doubted: tuple[Doubted, ...]
@@ -101,11 +98,7 @@ class Funds:
 
     @property
     def given_back(self) -> int:
-        """Return the refunded part of the price.
-
-        Refunds are deducted first from money beyond the price, then from the price, and last from
-        money on top of the price, such as a tip.
-        """
+        """Return the refunded part of the price."""
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
@@ -121,14 +114,12 @@ class Funds:
 
     @property
     def moved(self) -> bool:
-        """Check whether the order needs matching, because money was captured or the order is
-        unresolved."""
+        """Check whether the order needs matching."""
         return bool(self.captures) or self.unresolved
 
     @property
     def late(self) -> bool:
-        """Check whether money came after the order was canceled, had expired or had passed its
-        deadline."""
+        """Check whether money came after a cancellation, expiry or deadline."""
         return not self.findings.isdisjoint(("paid_after_cancel", "success_after_deadline"))
 
     @property
@@ -147,7 +138,7 @@ class Funds:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of the events that report the captures and returns, each id once."""
+        """Return the ids of the events that report the captures and returns."""
         cites = [cite for each in self.captures for cite in each.cites]
         cites += [cite for each in self.returns for cite in each.cites]
         return tuple(dict.fromkeys(cites))
@@ -257,8 +248,6 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return the money in doubt in each currency. This is the captured sum or the returned sum,
-    whichever is larger."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -273,7 +262,7 @@ def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
 
 
 def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
-    """Add up amounts of either sign for each currency. Sums of zero are left out."""
+    """Add up amounts for each currency, without sums of zero."""
     sums: Counter[str] = Counter()
     for money in amounts:
         sums[money.currency] += money.minor
@@ -294,9 +283,9 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Maximum number of rows of each kind that are kept in memory for further methods of matching.
+"""Maximum number of unmatched rows of each kind in memory.
 
-Eight kinds with 1 kB a row take about 250 MB. Further rows are counted by `Control.unsearched`.
+Eight kinds with 1 kB a row take about 250 MB.
 """
 
 Kept = TypeVar("Kept")
@@ -312,8 +301,7 @@ class RefundDue(NamedTuple):
 
 @dataclass(slots=True)
 class Left:
-    """Rows for which no partner with an equal key was found, so that further methods must be
-    tried."""
+    """Rows for which no partner with an equal key was found."""
 
     orders: list[TakingRow] = field(default_factory=list)
     """Orders that have money but no book line that fits."""
@@ -334,10 +322,10 @@ class Left:
     refunds: list[RefundDue] = field(default_factory=list)
     """Orders with a refund that the book states and that has not arrived."""
     together: dict[str, str] = field(default_factory=dict)
-    """First book line of each order that may also have paid further lines of its group."""
+    """First book line of each order that may also have paid lines of its group."""
 
     def sort(self) -> None:
-        """Sort the rows of each kind, so that their order of arrival does not matter."""
+        """Sort the rows of each kind."""
         self.orders.sort(key=lambda row: (row.key, row.order))
         for book in (self.book, self.idle):
             book.sort(key=lambda rows: (rows[0].key, rows[0].line_id))
@@ -349,8 +337,7 @@ class Left:
 
 
 def keep(pool: list[Kept], row: Kept) -> bool:
-    """Add a row to the rows that wait for further matching. Return False if the limit is
-    reached."""
+    """Add a row for further matching. Return False if the limit is reached."""
     if len(pool) >= MOST_LEFT:
         return False
     pool.append(row)

@@ -46,10 +46,7 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 NOT_SEARCHED: Facts = (("searched", False),)
-"""Fact of a break whose counterpart was searched only among rows with an equal key.
-
-A wider search would have needed more rows in memory than the limit allows.
-"""
+"""Fact of a break whose counterpart was searched only by equal key."""
 
 
 class Deciding:
@@ -155,8 +152,7 @@ class Deciding:
     def pair(self, funds: Funds, rows: Sequence[BookRow], *, kind: MatchKind | None = None) -> None:
         """Match an order with book lines.
 
-        rows  lines of one reference, or the lines that were joined with the order by the method
-              `kind`
+        The method `kind` joined lines of another reference with the order.
         """
         lines = lines_of(rows)
         pair = Pair(funds, lines, self.terms, kind)
@@ -188,10 +184,6 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Set a pair aside if its order may also have paid other book lines of a group.
-
-        Return whether the pair was set aside.
-        """
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False
@@ -211,8 +203,10 @@ class Deciding:
         self.tally.place_book(rows, "ambiguous")
 
     def report_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report an order that several book lines fit. The caller must put the lines into
-        buckets."""
+        """Report an order that several book lines fit.
+
+        The caller must put the lines into buckets.
+        """
         found = Break(
             cause="ambiguous",
             order=funds.order,
@@ -242,8 +236,7 @@ class Deciding:
         self.tally.place_orders(funds.rows, "ambiguous")
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
-        """Put an order and its book lines into the buckets of the verdict, and report matches and
-        breaks."""
+        """Put an order and its book lines into the buckets of the verdict."""
         if [each.cause for each in verdict.decisions if isinstance(each, Break)] == [
             "refund_not_received"
         ]:
@@ -286,10 +279,7 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over the rows that another matching has set aside.
-
-        Rows beyond the limit are decided at once.
-        """
+        """Take over the rows that another matching has set aside."""
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
         for row in left.orders:
@@ -349,10 +339,7 @@ class Deciding:
     def end_book(
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> bool:
-        """Report book lines that no provider paid, unless a person matched them with a bank line.
-
-        Return whether a break was reported.
-        """
+        """Report book lines that no provider paid. Return whether a break was reported."""
         if self.terms.any_hands and any(map(self._in_bank, lines.rows)):
             self.tally.place_book(lines.rows, "outside_providers")
             return False

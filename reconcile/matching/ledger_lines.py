@@ -1,7 +1,4 @@
-"""Ledger lines: the money and the irregularities of one order, for matching and reports.
-
-A ledger line is small and has no explanations, so that a million ledger lines can be streamed.
-"""
+"""Ledger lines: money and irregularities of one order, without explanations."""
 
 import json
 from collections.abc import Sequence
@@ -191,7 +188,6 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 
 
 def _called(attempt: AttemptEvidence) -> str:
-    """Return the reference by which provider statements name the payment."""
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
         return attempt.reference
@@ -200,8 +196,6 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return the amounts that may have been captured, as the table in reconcile/README.md defines
-    them."""
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
     if ledger.outcome == "unresolved" and not unsure:
         unsure = [()] if all(each.money is None for each in movements) else []
@@ -282,10 +276,7 @@ def ledger_line_text(found: LedgerLine) -> str:
 
 
 def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
-    """Decode a ledger line from the JSON that `ledger_line_text` returns.
-
-    as_of  instant that the ledger line describes
-    """
+    """Decode a ledger line from the JSON that `ledger_line_text` returns."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
      ended_at, in_doubt, doubted, owed, tendered, on_top, fulfilled_at,

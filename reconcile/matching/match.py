@@ -1,14 +1,6 @@
-"""Match ledgers, order book and statements, and report what agrees, what differs, and why.
+"""Match ledgers, order book and statements, and report agreement and differences.
 
-The input is three streams of rows in key order. Matches and breaks are returned as soon as they are
-decided, and control totals at the end. Memory does not grow with the streams.
-
-    matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
-    for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
-    matching.control()
-
-To use several cores, call `by_key` for each range of keys in a separate process. Then `absorb`
-every `MatchingPart` in one process, and take the `rest` there.
+The streams of rows come in key order, so that memory does not grow with them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,8 +35,6 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 
 
 class _Unmatched:
-    """Rows without a partner, and indexes in which possible partners are searched."""
-
     def __init__(
         self,
         rest: Rest,
@@ -294,10 +284,9 @@ class Matching:
         book: Iterable[BookRow],
         statements: Iterable[StatementRow],
     ) -> Iterator[Decision]:
-        """Match rows with equal keys, yield the matches and breaks, and set aside rows without a
-        partner.
+        """Match rows with equal keys, and yield the matches and breaks.
 
-        Each stream must be sorted by key. Raises ValueError for an unsorted stream.
+        Raises ValueError for a stream that is not sorted by key.
         """
         tally, deciding = self._tally, self._deciding
         plain = (
@@ -319,24 +308,16 @@ class Matching:
         yield from tally.take_decisions()
 
     def part(self) -> MatchingPart:
-        """Return the counts and unmatched rows of `by_key`, so that another matching can absorb
-        them."""
+        """Return the counts and unmatched rows for another matching."""
         return MatchingPart(self._tally, self._left)
 
     def absorb(self, part: MatchingPart) -> None:
-        """Add the counts and the unmatched rows of another matching with equal rules.
-
-        If more rows are left than the limit in memory allows, the further rows are decided now.
-        `rest` yields their decisions later.
-        """
+        """Add the counts and unmatched rows of another matching with equal rules."""
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
 
     def rest(self, *, beside: Iterable[Searchable] = ()) -> Iterator[Decision]:
-        """Try further methods of matching for the unmatched rows, and yield a break for each row
-        left.
-
-        Each break names the most similar rows.
+        """Match the remaining rows, and yield a break for each row left.
 
         beside  unmatched bank lines, which these rows may match as well
         """
@@ -358,17 +339,13 @@ class Matching:
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:
-        """Yield the captures that no statement line has settled yet, summed by source, currency and
-        age."""
+        """Yield the sums of captures that no statement line has settled."""
         for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
             yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 
 
 class OtherPeriods:
-    """Finder of statement lines that settle nothing, among the orders outside a report's period.
-
-    Such a line is counted in the period of its own date, any other in that of its money.
-    """
+    """Finder of lines that settle nothing, outside a report's period."""
 
     def __init__(self, terms: Terms) -> None:
         self._tally, self._left = Tally(terms.rules.currency), Left()
@@ -387,7 +364,7 @@ class OtherPeriods:
                 self._never_notified.update(decision.cites if group.takings else ())
 
     def never_notified(self) -> set[str]:
-        """Return the ids of lines that belong to an order but settle no movement.
+        """Return the ids of lines that belong to an order but settle nothing.
 
         Call this after all orders were added.
         """
@@ -400,8 +377,7 @@ class OtherPeriods:
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
 """Kinds of differences between two matchings.
 
-`changed` means that both matchings have a match or break with this identity, but with different
-content.
+`changed` means that only the content differs.
 """
 
 
@@ -429,11 +405,7 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Compare the matches and breaks of two matchings, and yield the changes.
-
-    Changes of a match or break that both matchings have come first. Matches and breaks that only
-    one matching has follow, sorted by identity.
-    """
+    """Compare the matches and breaks of two matchings, and yield the changes."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

@@ -1,10 +1,8 @@
 """Match orders paid outside providers with bank lines.
 
-An order without a bank line is not reported, because it may have been paid in cash.
-
-    1 by hand    even if the sums differ, which is a break
-    2 by name    if the texts of the line name the order, and the sums agree
-    3 by date    if sum and date fit no other line or order, and the book states a bank transfer
+1 by hand    even if the sums differ, which is a break
+2 by name    if the line's texts name the order, and the sums agree
+3 by date    if sum and date fit nothing else, and the book states a bank transfer
 """
 
 from collections import defaultdict
@@ -24,15 +22,15 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
-"""Maximum time between an order and the bank transfer that pays it.
-
-Customers pay in advance or within two weeks.
-"""
+"""Maximum time between an order and the bank transfer that pays it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Orders paid outside providers, and the bank lines that paid them."""
+    """Orders paid outside providers, and the bank lines that paid them.
+
+    The kind is None for a plain match by name and sum.
+    """
 
     kind: MatchKind | None
     """Kind of match. None for a plain match by name and sum."""
@@ -42,8 +40,7 @@ class Transfer:
     at: Instant
 
     def decision(self) -> Match | Break | None:
-        """Return the match or the break that must be reported about this transfer; None if nothing
-        is unusual."""
+        """Return the match or break to report about this transfer, if any."""
         due = sum([each.money.minor for each in self.orders])
         ids = (*[each.line_id for each in self.orders], *self.lines)
         apart = Money(minor=abs(due - self.booked.minor), currency=self.booked.currency)
@@ -107,10 +104,7 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield the bank transfers whose texts name orders.
-
-        A bank line may pay one of the orders that its texts name, or all of them.
-        """
+        """Yield the bank transfers whose texts name orders."""
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:
@@ -129,7 +123,7 @@ class Transfers:
                 yield _transfer("by_group", [self.orders.pop(subject)], own)
 
     def named_by(self, line: BankLine) -> list[str]:
-        """Return the orders in the line's currency that the texts of the bank line name."""
+        """Return the orders that the bank line's texts name, in the line's currency."""
         if not self._names:
             return []
         keys = named_in((line.reference, line.counterparty, line.text)) & self._names.keys()
@@ -140,15 +134,11 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Check whether an amount pays the order, perhaps less a gift card or store credit."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor <= order.money.minor if tendered else minor == order.money.minor
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield the bank transfers that have exactly one order with a fitting sum and date.
-
-        The order must fit no other transfer.
-        """
+        """Yield the bank transfers that fit exactly one order by sum and date."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

@@ -1,8 +1,4 @@
-"""Find out which statement line settles which part of a payment that was captured in parts.
-
-Equal parts are interchangeable: a line can be paired with the wrong one, but the missing amount is
-right.
-"""
+"""Find the statement line that settles each captured part of a payment."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,12 +28,7 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 
 
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
-    """Pair each statement line with a captured part of equal amount, the earliest part first.
-
-    If more lines than parts have one amount, these lines stay unpaired. If every part has a line
-    and the other lines add up to zero, there are no pairs, because all lines settle all parts
-    together.
-    """
+    """Pair each statement line with a captured part of equal amount."""
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:
         by_sum[line.currency, line.gross].append(line)

@@ -1,9 +1,6 @@
-"""Select the rows of a period from three streams. An order is taken with all its lines or not.
+"""Select the rows of a period from three streams.
 
-The order's period is that of its date in the book, else of its first money, else of its first
-evidence. A statement line without an order has the period of its own date, or else of its import. A
-book line without date and money belongs to every period. Rows that are matched together belong to
-one period.
+Rows that are matched together belong to one period.
 """
 
 from collections import defaultdict, deque
@@ -18,7 +15,7 @@ from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
 
 Dated = tuple[int, Instant]
-"""Pair of a date and what the date tells. The first item is PLACED, MONEY, SETTLED or KNOWN.
+"""Pair of the kind of a date and the date.
 
 PLACED outranks MONEY, MONEY outranks SETTLED, and SETTLED outranks KNOWN.
 """
@@ -26,23 +23,20 @@ PLACED outranks MONEY, MONEY outranks SETTLED, and SETTLED outranks KNOWN.
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
-"""Function that tells whether a statement line of one source may settle a payment of another
-source."""
+"""Function that tells whether a source's line may settle another source's payment."""
 
 _LINE: Final = "\x00"
-"""Prefix of a name that stands for a statement line without a match key. No match key contains
-it."""
 
 
 def place_of(row: StatementRow) -> str:
-    """Return the match key of a statement line, or a unique name if the line has no key."""
+    """Return the match key of a statement line, or else a unique name."""
     return row.key if row.key != NO_KEY else _LINE + subject_of(row.line_id)
 
 
 def first_date(
     takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
-    """Return the date that decides which period these rows belong to; None if no row has a date."""
+    """Return the date that decides the period of these rows, if any."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
     if placed:
         return PLACED, min(placed)
@@ -69,10 +63,9 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return the date that decides the period of rows that must be matched together.
+    """Return the date that decides the period of rows matched together.
 
-    The keys are match keys, or names of statement lines without one. Rows whose own date decides
-    anyway are left out. Pass all rows that a group, a match by hand or a payment can join.
+    Pass all rows that a group, a match by hand or a payment can join.
     """
     sets = _Sets()
     for booked in book:
@@ -194,12 +187,11 @@ def within(
     elsewhere: set[str] | None = None,
     outside: Callable[[Group], None] | None = None,
 ) -> Streams:
-    """Return the three streams in key order, without the orders of other periods.
+    """Return the three streams without the orders of other periods.
 
-    joined     date that decides the period, for each order that is matched together with others
-    elsewhere  receives the ids of statement lines dated outside the period, except ordinary ones
-    outside    called with each order outside the period, and each line without an order, except
-               ordinary ones
+    joined     date that decides the period of orders that are matched together
+    elsewhere  receives the ids of unusual statement lines dated outside the period
+    outside    called with each unusual order or line outside the period
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside
@@ -207,8 +199,6 @@ def within(
 
 
 class _Sieve:
-    """Reader of three streams, which drops the orders of other periods."""
-
     def __init__(
         self, period: Period, joined: Mapping[str, Instant], *sources: Iterable[Any]
     ) -> None:

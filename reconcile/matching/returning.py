@@ -1,7 +1,4 @@
-"""Find the statement lines that can settle returned money, by payment and source.
-
-A refund always takes money from the merchant, whichever sign its file uses.
-"""
+"""Find the statement lines that can settle returned money."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,11 +11,7 @@ from reconcile.matching.rules import Terms
 
 
 def balance_of(line: StatementRow | StatementLine) -> int:
-    """Return a line's gross amount with the sign by which it changes the merchant's balance.
-
-    A refund always decreases the balance. A dispute keeps its sign, because a won one returns
-    money.
-    """
+    """Return the amount by which a line changes the merchant's balance."""
     if line.kind == "fee":
         return 0
     return -line.gross if line.kind == "refund" and line.gross > 0 else line.gross
@@ -52,10 +45,7 @@ def may_settle(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund for which a line deducted money; None if there is none.
-
-    The refund references must be equal. If one of them is missing, the payments must be equal.
-    """
+    """Return the failed refund for which a line deducted money, if any."""
     if row.kind != "refund":
         return None
     for each in failed:
@@ -69,11 +59,7 @@ def failure_of(
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Check whether a statement line is about money that went back, and not about a payment.
-
-    A negative payment line counts only if its amount equals one refund or chargeback of its
-    payment, or all of them. Otherwise it corrects the capture.
-    """
+    """Check whether a statement line is about money that went back."""
     if row.kind != "payment":
         return True
     fitting = [each for each in returns if may_settle(row, each, terms)] if row.gross < 0 else []
@@ -82,14 +68,7 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the refunds and chargebacks of one payment that add up to the lines; empty if none do.
-
-    These combinations are tried in order:
-
-    - one movement
-    - all movements
-    - all movements up to the last line's date
-    """
+    """Return the returns of one payment that add up to the lines, if any do."""
     fitting = [each for each in unused if may_settle(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
     one = [each for each in fitting if each.minor == total]
@@ -102,12 +81,7 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Divide statement lines into lines that cancel each other out, and all other lines.
-
-    - a dispute that took money, and the win that returned it
-    - a refund, and the line that returned its money
-    - a payment that was announced, and the line that says that it did not come
-    """
+    """Divide statement lines into lines that cancel each other, and others."""
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
     by_name: dict[tuple[str | None, ...], list[StatementRow]] = defaultdict(list)
@@ -129,10 +103,6 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 
 
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
-    """Check whether one of two lines takes back the money of the other line.
-
-    Lines of refunds must have equal refund references. Other lines must have equal payments.
-    """
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
     kinds = {row.kind, other.kind}
@@ -143,7 +113,7 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return the refunds and reversals that remain after an amount is deducted.
+    """Return the returns that remain after an amount is deducted.
 
     unused  all movements
     back    movements to deduct from, reversals first
@@ -160,7 +130,7 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
     """Return the refunds of `unused` that are not in `parts`.
 
-    The objects themselves are compared, because one event may report two equal refunds.
+    Objects are compared, because one event may report two equal refunds.
     """
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

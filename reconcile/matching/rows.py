@@ -1,8 +1,6 @@
-"""Types of the rows that matching reads, one for each ledger, book or statement line.
+"""Types of the rows that matching reads.
 
-A stream can yield the database's bare tuples, because reading a tuple is much faster than building
-a value; only the few that are examined become rows. Each stream is sorted by `key` in order of code
-points, as SQLite's BINARY and PostgreSQL's `COLLATE "C"` sort.
+Streams are sorted by `key` in the order of code points.
 """
 
 from collections import defaultdict
@@ -37,11 +35,11 @@ WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
 )
 
 NO_KEY: Final = ""
-"""Key of a statement line that belongs to no order. Such lines come first in a stream."""
+"""Key of a statement line without an order. Such lines come first."""
 
 
 class TakingRow(NamedTuple):
-    """Money of one order. Only orders with unusual money have a whole ledger line."""
+    """Money of one order."""
 
     key: str
     order: str
@@ -59,7 +57,7 @@ class TakingRow(NamedTuple):
     """The provider's date of the capture, or else `opened_at`."""
     opened_at: Instant
     whole: LedgerLine | None = None
-    """Ledger line of an order with unusual money, used instead of the fields above."""
+    """Ledger line of an order with unusual money, which replaces the other fields."""
     beside: tuple[Money, ...] = ()
     """Unsettled money of statement lines. Set by the matching."""
 
@@ -83,11 +81,10 @@ class BookRow(NamedTuple):
 
 
 class StatementRow(NamedTuple):
-    """One line of a provider's statement: a match key, then the fields of a `StatementLine`."""
+    """One line of a provider's statement: a match key and a statement line's fields."""
 
     key: str
-    """Match key of the named order, else of the only order whose ledger has the payment, else
-    NO_KEY."""
+    """Match key of the named order, else of the payment's only order, else NO_KEY."""
     line_id: str
     payment: str | None
     order: str | None
@@ -99,8 +96,7 @@ class StatementRow(NamedTuple):
     settled_at: Instant | None = None
     payout: str | None = None
     source: str = ""
-    """Source whose statement has the line. Empty if unknown. Equal payment references of two
-    sources mean two payments."""
+    """Source of the statement. Empty if unknown."""
     known_at: Instant | None = None
     """Time when a line without a date was first imported. None for other lines."""
     wallet: str | None = None
@@ -109,7 +105,7 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
-    """Convert a ledger line to a row. A ledger line with unusual money is kept whole in the row."""
+    """Convert a ledger line to a row."""
     price, plain = taking.expected, is_plain(taking)
     money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
@@ -127,13 +123,7 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Check whether the order's money is so simple that a flat row is enough for matching.
-
-    - the order succeeded with one capture that one event states, or no money moved and the order is
-      not unresolved
-    - no finding about wrong or returned money (WEIGHTY), no payment in doubt, no failed refund
-    - nothing owed back, no tenders, nothing on top of the price
-    """
+    """Check whether a flat row has enough of the order's money for matching."""
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):
         return False
@@ -150,15 +140,12 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def subject_of(line_id: str) -> str:
-    """Return the part of a line id before the dot, which all versions of the line share."""
+    """Return the part of a line id that all versions of the line share."""
     return line_id.partition(".")[0]
 
 
 def name_of(named: str) -> str:
-    """Return the name of a line or order in a match by hand.
-
-    That is the part of a line's id that all versions share, or an order's whole reference.
-    """
+    """Return the name of a line or order in a match by hand."""
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
 
@@ -214,17 +201,12 @@ class Lines:
 
     @property
     def money(self) -> Money:
-        """Return the amount that came according to the book; if none came, the amount that went
-        back."""
+        """Return the amount that came, or else the amount that went back."""
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 
 def claims(row: BookRow) -> bool:
-    """Check whether a book line says that money moved.
-
-    Its status is `paid` or `refunded`; or it has no status, and is an accounting entry or states a
-    refund.
-    """
+    """Check whether a book line says that money moved."""
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
     return row.status in ("paid", "refunded")
@@ -233,10 +215,7 @@ def claims(row: BookRow) -> bool:
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     """Combine the book lines of one reference.
 
-    If some lines say that money moved, all others become `rest`. A `paid` line and a `refunded`
-    line of at most its amount usually state one charge.
-
-    apart  whether a `refunded` line always counts as another charge
+    If `apart` is set, a `refunded` line always counts as another charge.
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -271,7 +250,6 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
 
 
 def _repeated(rows: Sequence[BookRow]) -> set[int]:
-    """Return the `id()` of each line that repeats the charge of another line."""
     found: set[int] = set()
     by_reference: dict[str, list[BookRow]] = defaultdict(list)
     for row in rows:
@@ -285,11 +263,6 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that went back according to a book line.
-
-    If a `refunded` line states 0, its whole amount went back, because exports write 0 if they do
-    not know the refunded amount.
-    """
     if row.minor < 0:
         return -row.minor
     return row.refunded or (row.minor if row.status == "refunded" else 0)
@@ -300,7 +273,10 @@ def _credit(row: BookRow) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """One movement of money, as a row of a statement file states it."""
+    """One movement of money, as a row of a statement file states it.
+
+    A fee's amount is its net amount, any other amount is gross.
+    """
 
     kind: str
     stated: tuple[Any, ...]
@@ -318,9 +294,7 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Return the index of the known line that each row repeats; None for a new line.
-
-    Equal lines are paired first, and no line is paired twice.
+    """Return the index of the known line that each row repeats.
 
     same  checks whether a row and a known line are versions of one line
     """
@@ -341,15 +315,7 @@ def paired(
 
 
 def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
-    """Check whether two different rows state one movement of money.
-
-    They state two movements if:
-
-    - their amounts differ, unless both are payment lines with equal signs and times of day
-    - they are lines of two wallets
-    - they name different payouts
-    - one names no payout, and their days of settlement differ in every possible time zone
-    """
+    """Check whether two different rows state one movement of money."""
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
     ):
@@ -381,10 +347,6 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Check whether two lines have different times of day.
-
-    Times that differ by quarter hours, or are full quarter hours, count as equal, because of zones.
-    """
     if one.settled_at is None or other.settled_at is None:
         return False
     times = (one.settled_at, other.settled_at, abs(one.settled_at - other.settled_at))
@@ -392,11 +354,6 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 
 
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
-    """Check whether two instants are on one day of the calendar.
-
-    An instant at midnight may be a bare date that was read in UTC or in the calendar's zone. Both
-    readings are tried.
-    """
     if calendar.day_of(row) == calendar.day_of(known):
         return True
     if not known % DAY:

@@ -1,6 +1,6 @@
-"""Rules of matching, with the time spans that files cover and the matches that people made.
+"""Rules of matching, with covered time spans and matches by people.
 
-By default, every tolerance is zero, and rows without a common reference are never matched.
+By default, every tolerance is zero.
 """
 
 import json
@@ -29,7 +29,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFee:
-    """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units."""
+    """Fee of a source: `per_million` of the gross plus `fixed` minor units."""
 
     source: str
     currency: str
@@ -58,9 +58,9 @@ class ExpectedFee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRate:
-    """Expected exchange rate between two currencies.
+    """Expected exchange rate, in millionths of a major unit.
 
-    One major unit of `currency` gives `micros` millionths of a major unit of `into`.
+    The tolerance is a share of the expected sum.
     """
 
     currency: str
@@ -122,7 +122,7 @@ def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the time spans that every list covers. The result is empty if there are no lists."""
+    """Return the time spans that every list covers."""
     found: tuple[Span, ...] | None = None
     for spans in many:
         if found is None:
@@ -139,10 +139,9 @@ def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """Time spans that the files of one source, bank account or order book cover."""
+    """Time spans that the files of one source, account or order book cover."""
 
     name: str
-    """The source, account or book."""
     spans: tuple[Span, ...] = ()
     """Sorted and not touching each other. May be empty."""
     wallet: str | None = None
@@ -153,18 +152,15 @@ class Covered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Time spans that the imported files cover. Money dated outside counts neither as missing nor
-    as matched."""
+    """Time spans that the imported files cover."""
 
     books: tuple[Covered, ...] = ()
-    """Spans of each order book. A missing book line is reported only where all books cover the
-    date."""
+    """Spans of each order book. A line is missing only where all books cover the date."""
     statements: tuple[Covered, ...] = ()
     """Spans of each source. A source without an entry has no statements."""
     wallets: tuple[Covered, ...] = ()
     """Spans of sub-accounts. A source is covered where all its sub-accounts are."""
     bank: tuple[Covered, ...] = ()
-    """Spans of each bank account."""
     takings: Instant | None = None
     """Time when the provider's webhooks began to arrive. None without a limit."""
     lost: tuple[Span, ...] = ()
@@ -174,12 +170,9 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why an item dated `at` can be missing from files that cover these spans.
+    """Return why files that cover these spans can lack an item of this date.
 
-    None         the item must be there: one span covers the time from `at` to `due`, which has
-                 passed
-    awaiting     a later file may have it: the last span ends before `due`
-    not_covered  `at` is before the first span or between two spans
+    None means that the item must be there.
     """
     if spans and at >= spans[-1].until:
         return "awaiting"
@@ -193,10 +186,7 @@ def waits_in(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandMatch:
-    """Match between two lines or orders that a person made.
-
-    Each side is the id of a line without its version, or the reference of an order.
-    """
+    """Match between two lines or orders that a person made."""
 
     one: str
     other: str
@@ -205,34 +195,25 @@ class HandMatch:
 def hand_match(
     cause: BreakCause, *, order: str | None, subject: str | None, given: str
 ) -> HandMatch:
-    """Return the match between a break and the line or order that a person names.
-
-    given  the line or the order that the person names
-    """
+    """Return the match between a break and the line or order that a person names."""
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about; the break's order if it is about no line."""
+    """Return the line or else the order that a break is about."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
 
 
 CENTS: Final = 100
-"""Number of minor units in a major unit of most currencies.
-
-If major and minor units are confused, the amount is often wrong by this factor.
-"""
+"""Number of minor units in a major unit of most currencies."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Maximum number of combinations of source, currency and details whose fee rule is cached.
-
-The cache takes a few megabytes. Files have dozens of combinations.
-"""
+"""Maximum number of fee rules in the cache, a few megabytes."""
 
 
 class Terms:
@@ -280,32 +261,26 @@ class Terms:
         return all(each and each <= NOT_BY_PROVIDER for each in parts)
 
     def partly_outside(self, rows: Iterable[BookRow]) -> bool:
-        """Check whether the book says that a part of these lines was paid outside providers."""
+        """Check whether the book says that a part was paid outside providers."""
         return any(self.rules.methods.parts(row.method) & NOT_BY_PROVIDER for row in rows)
 
     def within(self, difference: int, currency: str) -> bool:
-        """Check whether two amounts of the currency still match if they differ by this many minor
-        units."""
+        """Check whether two amounts that differ by this many minor units match."""
         return abs(difference) <= self._tolerances.get(currency, 0)
 
     def tolerance(self, currency: str) -> int:
-        """Return the maximum number of minor units by which two amounts of the currency may differ
-        and still match."""
+        """Return the tolerated difference of two amounts, in minor units."""
         return self._tolerances.get(currency, 0)
 
     def expected_fee(
         self, gross: int, *, source: str, currency: str, details: str | None = None
     ) -> tuple[int, int] | None:
-        """Return the expected fee for a payment, rounded half up, and its tolerance; None if
-        unknown."""
+        """Return the expected fee, rounded half up, and its tolerance, if known."""
         rule = self._fee_rule((source, currency, details))
         return None if rule is None else (rule.of(gross), rule.tolerance)
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
-        """Check whether the line's fee is the expected fee, or no fee is expected.
-
-        This is called for every ordinary order, so it reads the rows' fields by position.
-        """
+        """Check whether the line's fee is the expected fee, or no fee is expected."""
         key = taking[4], line[5], line[15]
         rule = self._fitting[key] if key in self._fitting else self._fee_rule(key)
         if rule is None:
@@ -322,8 +297,7 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why an order book may lack money of this date; None if a book must have the
-        money."""
+        """Return why an order book may lack money of this date, if so."""
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits
@@ -334,8 +308,7 @@ class Terms:
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Return why the money of a paid book line may be missing; None if the money must have
-        arrived."""
+        """Return why the money of a paid book line may be missing, if so."""
         due = None if placed_at is None else placed_at + self.rules.money_margin
         if self.lost_in(placed_at, due) is not None:
             return "not_covered"
@@ -346,9 +319,9 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap that overlaps the time span; None if no gap does.
+        """Return the first accepted gap that overlaps the time span.
 
-        Both ends are included. None as an end means that the span has no limit there.
+        Both ends are included. None as an end means no limit.
         """
         return next(
             (
@@ -360,20 +333,11 @@ class Terms:
         )
 
     def settles(self, line_source: str, source: str) -> bool:
-        """Check whether a statement line may settle a payment of this source.
-
-        This is possible if the sources are equal, if the line's source is unknown, or if the
-        payment's source has no statements.
-        """
+        """Check whether a statement line may settle a payment of this source."""
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return why the statements may lack money captured at `at`; None if a statement must show
-        it.
-
-        A statement must show the money after `settle_margin`, if the source's statements cover that
-        time.
-        """
+        """Return why the statements may lack money captured at `at`, if so."""
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())
         waits = waits_in(spans, at, due=due, as_of=self.as_of)
@@ -390,12 +354,11 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the factors by which an amount is wrong if major and minor units were confused."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor by which two amounts differ if major and minor units were confused."""
+    """Return the factor by which confused units explain two amounts."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

@@ -1,8 +1,4 @@
-"""Match the captures of one order with its statement lines.
-
-The payment that a line names decides. A line without a payment settles a capture only if it fits no
-other.
-"""
+"""Match the captures of one order with its statement lines."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -49,10 +45,7 @@ class Settling:
         self._beside: dict[str, list[StatementRow]] = {}
 
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> OpenItems:
-        """Put fees, refunds, disputes and all matching rows into buckets.
-
-        Return the captures and lines that are left.
-        """
+        """Put all matching rows into buckets, and return the remaining items."""
         self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
@@ -111,11 +104,6 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returned money that no statement line takes, and taken money that none gives back.
-
-        Amounts that went back and then came back are not reported, because a statement may omit
-        both movements.
-        """
         sums: Counter[tuple[str | bool, ...]] = Counter()
         for each in returns:
             sums[*each[:4], each.currency, each.minor < 0] += abs(each.minor)
@@ -156,10 +144,6 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Put a line into a bucket if it may settle a payment whose amount is in doubt.
-
-        Return whether the line was put into a bucket.
-        """
         for each in funds:
             if not each.unresolved and not (each.moved and each.at_doubt):
                 continue  # no break would report it
@@ -266,11 +250,6 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Match captures and statement lines of one key.
-
-        Several captures of one payment are matched one by one. If several lines fit, a line that a
-        person matched is preferred.
-        """
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -295,10 +274,7 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Match parts of a payment with their lines one by one, then all remaining parts together.
-
-        Return the parts and lines that are left.
-        """
+        """Match parts of a payment with lines. Return the remaining parts and lines."""
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -318,8 +294,7 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> None:
-        """Match captures and statement lines that fit only each other. `kind` says how they were
-        joined."""
+        """Match captures and statement lines that fit only each other."""
         capture = captures[0]
         if len(captures) > 1:
             self.ambiguous(captures, rows)
@@ -394,8 +369,6 @@ class Settling:
         """Report a capture that several lines fit, and put it into a bucket.
 
         The caller must put the lines into buckets.
-
-        own  lines whose unsettled money is added to the break
         """
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
@@ -507,10 +480,6 @@ class Settling:
         more: Money,
         facts: Facts,
     ) -> None:
-        """Report lines that took more or less than the returned money, and put them into a bucket.
-
-        more  amount by which the lines took more
-        """
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts]
         dates += [row.settled_at for row in rows if row.settled_at is not None]
@@ -533,10 +502,7 @@ class Settling:
 def by_source(
     captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
 ) -> list[tuple[list[Capture], list[StatementRow]]]:
-    """Group statement lines with the captures that they may settle, according to their sources.
-
-    Each capture is in one group or in none.
-    """
+    """Group statement lines with the captures of the sources that they may settle."""
     found: list[tuple[set[str], list[StatementRow]]] = []
     for row in rows:
         sources = {each.source for each in captures if terms.settles(row.source, each.source)}
@@ -577,10 +543,7 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break about a statement line whose payment is in no ledger.
-
-    If an accepted gap may explain the missing webhook, the break states that gap.
-    """
+    """Return the break about a statement line whose payment is in no ledger."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()
@@ -602,7 +565,7 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line leaves unsettled if it settles no movement.
+    """Return the unsettled amount of a line that settles no movement.
 
     The amount is negative if the line increases the merchant's balance.
     """

@@ -1,7 +1,6 @@
-"""Unallocated payments as finance sees them: money in suspense until a person assigns it.
+"""Unallocated payments as finance sees them: money in suspense.
 
-A movement is posted to where its payment belongs when the movement becomes known: suspense, an
-order or an account. A later assignment moves the money on its own day.
+A later assignment moves the money on its own day.
 """
 
 from collections import Counter
@@ -17,8 +16,10 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Decision of a person about an unallocated payment. `nowhere` means that the person takes the
-payment back from the order to which it was assigned."""
+"""Decision of a person about an unallocated payment.
+
+With `nowhere`, the person takes the payment back from its order.
+"""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Reasons why the money in suspense changes."""
@@ -58,7 +59,7 @@ class SuspenseStep:
 UNALLOCATED: Final = "unallocated:"
 """Prefix of a candidate's id, if the candidate is an unallocated payment.
 
-Such a payment cannot be matched with a break by hand. A person must assign the payment to an order.
+Such a payment cannot be matched with a break by hand.
 """
 
 
@@ -102,8 +103,10 @@ class Suspended:
 
     @property
     def bucket(self) -> Bucket | None:
-        """Return the bucket of the payment's statement lines; None if the payment belongs to an
-        order."""
+        """Return the bucket of the payment's statement lines.
+
+        None means that the payment belongs to an order.
+        """
         stands = self.stands
         if stands is not None and stands.into == "order":
             return None
@@ -116,10 +119,7 @@ class Suspended:
         return "payment_unallocated" if stands is None else "awaiting_refund"
 
     def found(self, lines: list[StatementRow]) -> Break | None:
-        """Return the break that asks a person to assign the payment; None if that is not needed.
-
-        lines  statement lines that name the payment
-        """
+        """Return the break that asks a person to assign the payment, if needed."""
         if self.bucket != "payment_unallocated":
             return None
         held = self.held()
@@ -140,10 +140,7 @@ class Suspended:
 def suspended(
     source: str, payment: str, *, taken: Iterable[Taken], placements: Iterable[Placement]
 ) -> Suspended:
-    """Compute the money of a payment in suspense from known movements and people's decisions.
-
-    A payment that was dismissed as other business is reopened by further money.
-    """
+    """Compute the money of a payment in suspense."""
     moved = sorted(taken, key=lambda each: (each.received_at, each.at, each.cites))
     held: Counter[str] = Counter()
     stands: Placement | None = None
@@ -185,10 +182,6 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield the steps by which a person's decision takes money out of suspense.
-
-    If `back` is set, the decision was withdrawn, and the opposite steps are yielded.
-    """
     if placing.into not in ("order", "other_business"):
         return
     for currency, minor in sorted(held.items()):
@@ -209,7 +202,7 @@ Age = Literal["days_0_to_30", "days_31_to_90", "days_over_90"]
 
 
 def age_of(suspended: Suspended, *, at: Instant) -> Age:
-    """Return how long ago the payment was first captured, as a range of whole days."""
+    """Return the age of the payment's first capture, as a range of days."""
     days = (at - min(each.at for each in suspended.taken)) // DAY
     return "days_0_to_30" if days <= 30 else "days_31_to_90" if days <= 90 else "days_over_90"
 

@@ -1,7 +1,6 @@
 """Count rows twice: as they are read, and by bucket as they are decided.
 
-The counts agree only if every row was put into one bucket. This module also merges the three sorted
-streams.
+The counts agree only if every row was put into one bucket.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Unsettled(NamedTuple):
 
 
 class Tally:
-    """Counts of one matching, or of a part of it, and its matches and breaks until they are taken.
+    """Counts, matches and breaks of one matching, or of a part.
 
     plain      ordinary orders that agree with the book, and their book lines
     settled    ordinary captures with their statement line
@@ -54,10 +53,7 @@ class Tally:
     """
 
     def __init__(self, home: str) -> None:
-        """Begin with zero counts.
-
-        home  currency under which orders with an unknown currency are counted
-        """
+        """Begin with zero counts. The currency `home` stands for an unknown currency."""
         self._home = home
         self.read: dict[Side, Sheet] = {
             side: Sheet() for side in ("book", "takings", "settlement", "statement")
@@ -214,10 +210,7 @@ class Tally:
 
 
 class KeepingTally(Tally):
-    """Counts of a matching that also keeps the rows of one bucket, so that they can be shown.
-
-    rows  the first `most` rows that were put into the bucket
-    """
+    """Counts of a matching, with the first rows of one bucket."""
 
     def __init__(self, home: str, *, side: Side, bucket: Bucket, currency: str, most: int) -> None:
         super().__init__(home)
@@ -299,7 +292,7 @@ def _by_currency(rows: list[Row], place: int) -> Iterator[tuple[str, list[Row]]]
 
 
 END: Final = "\U0010ffff" * 64
-"""Key that sorts after every other key. Other keys are shorter, and none begins with U+10FFFF."""
+"""Key that sorts after every other key."""
 
 _NO_LEDGER_LINE: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
@@ -308,7 +301,7 @@ _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 MOST_AT_ONCE: Final = 10_000
 """Maximum number of rows of one stream that a group may have.
 
-Many rows have an equal key if a wrong column was mapped as the key.
+A larger group means that a wrong column was mapped as the key.
 """
 
 
@@ -341,9 +334,7 @@ def merge(
     *,
     plain: Plain | None,
 ) -> Iterator[Group]:
-    """Merge three streams by key, and yield the rows of every key that needs a closer look.
-
-    plain  counters for ordinary orders, which are not yielded; None to yield every key
+    """Merge three streams by key, and yield the rows that need a closer look.
 
     Raises ValueError if a stream is not sorted by key.
     """

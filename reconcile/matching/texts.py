@@ -1,6 +1,6 @@
 """Find references in free text, such as the texts of a bank line.
 
-The texts hold personal data, so only match keys are returned.
+Only match keys are returned, because the texts hold personal data.
 """
 
 import re
@@ -10,27 +10,19 @@ from typing import Final
 from reconcile.matching.books import match_key
 
 SHORTEST: Final = 4
-"""Minimum length of a reference that is searched for in texts, unless it has only digits.
-
-Shorter references occur by chance, for example as years and amounts.
-"""
+"""Minimum length of a reference that is searched for in texts."""
 
 SHORTEST_DIGITS: Final = 6
 
 WORDS_OF_ONE: Final = 3
-"""Maximum number of words that are joined into one reference.
-
-Words are joined because banks break references with line ends.
-"""
+"""Maximum number of words that are joined into one reference."""
 
 MOST_WORDS: Final = 200
-"""Maximum number of words of a text that are examined. A text in MT940 has about sixty."""
+"""Maximum number of words of a text that are examined."""
 
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 
 _AROUND: Final = ",;:/+?()[]'\"|=*<>.#"
-"""Characters that can surround a reference. Such characters can also be part of a reference, as in
-`PO/2026/11`."""
 
 
 def named_in(texts: Iterable[str | None]) -> set[str]:
@@ -58,10 +50,7 @@ _DATE: Final = re.compile(
 
 
 def telling(key: str) -> bool:
-    """Check whether a payout's match key can be searched for in bank texts.
-
-    Not a short key or a date, which occur in texts by chance.
-    """
+    """Check whether a payout's match key can be searched for in bank texts."""
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
 
@@ -70,10 +59,7 @@ _NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{4,18}$", re.ASCII)
 
 
 def order_names(reference: str) -> set[str]:
-    """Return the match keys by which a text may name an order.
-
-    For `#10740` and `ORD-10740`, these include 10740.
-    """
+    """Return the match keys by which a text may name an order."""
     key = match_key(reference)
     names = {key, key.lstrip("#")}
     if (number := _NUMBER.search(key)) is not None:

@@ -1,13 +1,9 @@
 """Check that the balance of each wallet follows from its movements of money.
 
-A wallet is a provider account whose statement states a running balance.
-
-    1 balances   opening + movements = stated balance, for each wallet
-    2 transfers  both sides of a transfer between wallets of one source add up to zero
-    3 holds      each release has a hold; money that is still held is reported with its date
-    4 rhythm     if a wallet's money is withdrawn regularly, the next withdrawal is not overdue
-
-Rows come sorted by source, wallet, currency and date.
+1 balances   opening + movements = stated balance, for each wallet
+2 transfers  both sides of a transfer between wallets of one source add up to zero
+3 holds      each release has a hold
+4 rhythm     a regular withdrawal is not overdue
 """
 
 from collections import Counter, defaultdict, deque
@@ -56,32 +52,21 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
     "release": "held",
     "disbursement": "disbursed",
 }
-"""Kind of movement that each kind of statement line belongs to. All other kinds belong to
-`settled`."""
 
 HELD_BACK: Final = "Held"
-"""Name of the wallet for money that a provider holds back.
-
-Holds move money into this wallet, and releases move it out.
-"""
+"""Name of the wallet for money that a provider holds back."""
 
 APART_MOST: Final[Duration] = DAY
 """Maximum time between the two sides of a transfer whose references differ."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Minimum and maximum number of past withdrawals from which the next withdrawal is predicted.
-
-Older withdrawals are ignored, because their intervals may differ.
-"""
+"""Minimum and maximum number of past withdrawals that predict the next."""
 
 GRACE: Final[Duration] = DAY
-"""Time added to the longest interval between withdrawals before the next withdrawal counts as late.
-
-The additional time allows for a holiday.
-"""
+"""Time added to the longest interval before a withdrawal counts as late."""
 
 MOST: Final = 1_000_000
-"""Maximum number of transfers and holds that are paired. Each takes about 250 bytes of memory."""
+"""Maximum number of transfers and holds that are paired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +117,9 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return the instant after which the next payout is late; None if payouts are irregular.
+    """Return the instant after which the next payout is late.
 
-    Payouts are irregular if their longest interval is over twice the usual interval.
-
-    paid  times of the earlier payouts, sorted
+    None means that the payouts are irregular.
     """
     if len(paid) < PAST_LEAST:
         return None
@@ -150,11 +133,7 @@ def name_of(source: str, wallet: str) -> str:
 
 
 class Wallets:
-    """All wallets as of one instant, checked for one period or for all time.
-
-    sums      movements of each wallet, and of its held money
-    openings  opening balance of each wallet with money before its first statement
-    """
+    """All wallets as of one instant, checked for one period or for all time."""
 
     def __init__(
         self,
@@ -164,8 +143,7 @@ class Wallets:
         as_of: Instant,
         coverage: Coverage,
     ) -> None:
-        """Check the wallets. Raises ValueError if there are too many transfers and holds to
-        pair."""
+        """Check the wallets. Raises ValueError for too many transfers and holds."""
         self._covered = {each.name: each.spans for each in coverage.statements}
         self._period = period or Period()
         self._until = as_of if self._period.until is None else min(as_of, self._period.until)
@@ -183,11 +161,6 @@ class Wallets:
     def _balance(
         self, source: str, wallet: str, currency: str, rows: Iterable[WalletRow]
     ) -> WalletSums:
-        """Add up the movements of a wallet.
-
-        Stated balances are checked once for all rows of one instant, because the order of these
-        rows is not known.
-        """
         start = self._period.since
         stated, opening = None, None
         last: WalletRow | None = None
@@ -279,11 +252,6 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the wallet's balance after the rows of one instant, and report it if it is wrong.
-
-        before  balance before these rows; None if unknown
-        after   the wallet's last row before these rows
-        """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
             return before
@@ -414,8 +382,7 @@ class Wallets:
         yield from self._breaks
 
     def control(self, as_of: Instant) -> Control:
-        """Return the breaks, and the computed and stated balances of wallets with a stated
-        balance."""
+        """Return the breaks, and the computed and stated balances."""
         return Control(
             as_of=as_of,
             breaks=break_totals(self._breaks),
