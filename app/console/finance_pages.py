@@ -317,8 +317,10 @@ async def asked_scope(
 
 
 async def trends_page_document(view: View) -> Document:
-    """Return the content of `GET /trends`: figures of twelve months, computed by a background job.
-    Raise UsageError if the job failed."""
+    """Return the figures of twelve months for `GET /trends`.
+
+    Raises UsageError if the background job failed.
+    """
     seen = await view.shared_job("trends", "", work=partial(view.console.work, trends.trends))
     return {
         "looked_since": format_instant(seen.began),
@@ -340,10 +342,7 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 
 async def report_download(view: View) -> Response:
     """Return the file for `GET /reports/{month}?as=&version=&as_of=` or `GET
-    /reports/period?from=&to=&as=`.
-
-    A closed month's files are returned as stored; a background job computes others.
-    """
+    /reports/period?from=&to=&as=`."""
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
     if entries in kept:
@@ -374,10 +373,9 @@ async def _journal_download(view: View, form: JournalFormat) -> Response:
 
 
 async def journal_document(view: View) -> Document | Response:
-    """Return the content of `GET /journals/{month}?account=&currency=&as=` or `GET
-    /journals/period?from=&to=`.
+    """Return a journal for `GET /journals/{month}` or `GET /journals/period`.
 
-    With `as`, return the journal as a file. Raise UsageError if its job failed.
+    Raises UsageError if the background job failed.
     """
     form: JournalFormat | None = view.choice("as", JOURNAL_FORMATS)
     name, scope, month = await asked_scope(view)
@@ -416,13 +414,13 @@ async def journal_document(view: View) -> Document | Response:
 
 
 POSTINGS: Final = 200
-"""Maximum number of an account's postings on one page, which keeps the page under 100 KB."""
+"""Maximum number of an account's postings on one page."""
 
 
 async def bank_document(view: View) -> Document:
-    """Return the content of `GET /bank?stands=&line=&skip=`: bank lines, newest first.
+    """Return the bank lines for `GET /bank`, newest first.
 
-    Raise UsageError if the job that matches them failed.
+    Raises UsageError if the background job failed.
     """
     stands, line = view.choice("stands", tuple(BANK_PLACES)), view.word("line")
     skip = view.number("skip") or 0
@@ -455,8 +453,7 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """Return the content of `GET /rows/{run}?side=&bucket=&currency=&skip=`: the rows that make up
-    a run's control total. A background job computes the rows."""
+    """Return the rows of a run's control total for `GET /rows/{run}`."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -482,8 +479,7 @@ async def rows_document(view: View) -> Document:
 
 
 async def trail_document(view: View) -> Document:
-    """Return the content of `GET /trail/{name}`: everything connected with an order, payment,
-    payout or line. A background job computes the content."""
+    """Return everything connected with an order, payment, payout or line."""
     work = partial(view.console.work, trail.trail_document, view.subject)
     seen = await view.shared_job("bank", f"trail {view.subject}", work=work)
     kinds = ("orders", "book", "statement", "payouts", "bank", "breaks")
@@ -554,8 +550,10 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month. If a second person must approve, make a proposal. Raise UsageError with all
-    reasons against closing."""
+    """Close the month, or propose to close the month.
+
+    Raises UsageError with all reasons against closing.
+    """
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

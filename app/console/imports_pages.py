@@ -51,8 +51,7 @@ BEYOND: Final = MAX_NUMBER + 1
 
 
 async def imports_document(view: View) -> Document | Response:
-    """Return the content of `GET /imports?kind=&before=`. With the parameter `mapping`, return the
-    file of a saved column mapping."""
+    """Return the imports for `GET /imports`, or the file of a column mapping."""
     if (name := view.word("mapping")) is not None:
         found_mapping = await one_mapping(view.context, name)
         headers = {"Content-Disposition": f'attachment; filename="{file_part(name)}.toml"'}
@@ -109,7 +108,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an upload of this operator. Raise NotFoundError if the upload is no longer stored."""
+    """Return an upload of this operator. Raises NotFoundError after its deletion."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -128,8 +127,7 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the balances because of which an uploaded statement was refused, or None. Such
-    balances do not add up."""
+    """Return the balances because of which a statement was refused, if any."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
@@ -143,10 +141,9 @@ def clear_of(view: View) -> list[Upload]:
 
 
 def state_of(upload: Upload) -> str:
-    """Return an upload's state: reading, to_choose, to_confirm, refused, failed, importing or
-    imported.
+    """Return an upload's state.
 
-    `to_choose` means that a person must state the kind or source.
+    In the state `to_choose`, a person must choose the kind or source.
     """
     job = upload.job
     if job is not None and job.ended is None:
@@ -161,7 +158,7 @@ def state_of(upload: Upload) -> str:
 
 
 async def import_document(view: View) -> Document | Response:
-    """Return the content of `GET /imports/{number or upload}`: an import's or dry run's result.
+    """Return the result of an import or dry run.
 
     With `?rejects=1` or `?changes=1`, return the file of these rows.
     """
@@ -262,8 +259,7 @@ async def _past(view: View, number: int) -> Document | Response:
 
 
 def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
-    """Return a row for each currency, with the number of valid rows and the total of each money
-    column."""
+    """Return the number of rows and the money totals for each currency."""
     return [
         {
             "currency": currency,

@@ -1,7 +1,4 @@
-"""Notify open pages of new rows, with a single poller per process.
-
-A page then reloads its rows, so a lost message does no harm.
-"""
+"""Notify open pages of new rows, with a single poller per process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -39,9 +36,9 @@ class Live:
         return self._listeners >= MOST
 
     async def stream(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-        """Yield the lines of a server-sent event stream until the session or the console ends.
+        """Yield the lines of a server-sent event stream until the session ends.
 
-        still  returns whether the session is valid
+        The function `still` returns whether the session is valid.
         """
         self._listeners += 1
         if self._task is None or self._task.done():

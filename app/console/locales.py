@@ -1,8 +1,4 @@
-"""Format numbers and dates on pages in the reader's locale.
-
-A page uses the first known locale of the Accept-Language header, or English with dates in ISO 8601.
-JSON and CSV do not depend on the locale.
-"""
+"""Format numbers and dates on pages in the reader's locale."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,8 +35,7 @@ LOCALES: Final = {
         Locale(name="sw", group=",", decimal=".", day="%d/%m/%Y"),
     )
 }
-"""The known locales. The keys are language codes, and the data comes from Unicode's CLDR. English
-uses ISO dates."""
+"""The known locales by language code, from Unicode's CLDR."""
 
 MOST_LANGUAGES: Final = 20
 """Maximum number of languages that are read from an Accept-Language header."""
@@ -62,8 +57,7 @@ def locale_of(accepted: str) -> Locale:
 
 @contextmanager
 def shown_in(locale: Locale) -> Iterator[None]:
-    """Format numbers and dates in the given locale inside the `with` block. Other asyncio tasks are
-    not affected."""
+    """Format numbers and dates in the given locale inside the `with` block."""
     token = _SHOWN.set(locale)
     try:
         yield

@@ -91,9 +91,9 @@ async def ask_prove(view: View) -> Form:
 
 
 async def do_prove(view: View, reason: str) -> Response:
-    """Return the proofs of the order's entries in the sealed log, as a download.
+    """Return the proofs of the order's log entries as a download.
 
-    Raise UsageError if some entries are not sealed yet.
+    Raises UsageError if some entries are not sealed yet.
     """
     order = view.needed("order")
     try:
@@ -143,8 +143,7 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 
 async def ask_reverify(view: View) -> Form:
-    """Return a form that shows how the refused deliveries would be judged under the present
-    settings."""
+    """Return a form with the present judgement on the refused deliveries."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [

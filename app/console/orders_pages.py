@@ -41,8 +41,7 @@ GROUPS: Final = {
 }
 
 SHOWN: Final = 15
-"""Maximum number of orders on the start page that need a person. The newest of these orders are
-shown."""
+"""Maximum number of orders on the start page that need a person."""
 
 
 async def now_document(view: View) -> Document:
@@ -115,8 +114,7 @@ async def now_document(view: View) -> Document:
 _HELD: Final = ("held_back", "maybe_other_shop")
 
 DUE_SHOWN: Final = 10
-"""Maximum number of open disputes whose deadlines the start page loads. The newest disputes are
-loaded."""
+"""Maximum number of open disputes with deadlines on the start page."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
@@ -182,15 +180,13 @@ FILTERS: Final[Filters] = {
 }
 
 CHOOSE: Final = ("numbers",)
-"""Values of the parameter `choose`. If the parameter is set, the list of orders shows
-checkboxes."""
+"""Values of the parameter that shows checkboxes in the list of orders."""
 
 FOUND: Final = 20
 """Maximum number of orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Maximum number of orders that are suggested while a person types. This number fits on a small
-screen."""
+"""Maximum number of orders that are suggested while a person types."""
 
 EVENTS: Final = 100
 """Maximum number of events, of attempts and of deliveries on an order's page."""
@@ -199,7 +195,7 @@ _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
 
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
-    """Return an order's row for a list of orders. The row contains the order's last change."""
+    """Return an order's row for a list of orders."""
     return {
         **read_orders.order_row(changed.ledger, changed.facts),
         "changed_at": format_instant(changed.at) if changed.seq else None,
@@ -250,7 +246,7 @@ def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
 
 
 async def find_document(view: View, text: str) -> Document:
-    """Return the content of `POST /find?before=`: the orders and bank lines that match the text.
+    """Return the orders and bank lines that match the text.
 
     The page does not show the text, which can be a phone number.
     """
@@ -279,10 +275,7 @@ async def find_document(view: View, text: str) -> Document:
 
 
 async def order_page_document(view: View) -> Document:
-    """Return the content of `GET /orders/{order}?as_of=&before=`: everything about one order.
-
-    before  only events with lower numbers; None for the newest
-    """
+    """Return everything about one order for `GET /orders/{order}`."""
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
     ledger: dict[str, Any] = {**await read_orders.order_document(view.context, order, as_of=as_of)}
@@ -365,8 +358,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 
 
 def sentence_of(text: str) -> dict[str, Any]:
-    """Split a sentence of an explanation into its text, the cited ids, and the number of ids that
-    the sentence omits."""
+    """Split an explanation's sentence into its text and cited ids."""
     found = _CITES.search(text)
     if found is None:
         return {"text": text, "cites": [], "more": None}
@@ -455,8 +447,10 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """Return the content of `GET /deliveries/{delivery}`: a single delivery. If the delivery was
-    refused, the audit trail records the view."""
+    """Return a single delivery.
+
+    The audit trail records each view of a refused delivery.
+    """
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:

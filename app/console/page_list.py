@@ -1,7 +1,4 @@
-"""List every page and every action of the console.
-
-A new page needs an entry here, a function and a template.
-"""
+"""List every page and every action of the console."""
 
 from typing import Final
 

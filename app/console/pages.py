@@ -117,10 +117,7 @@ class Pages:
         *,
         mistake: TypingError | None = None,
     ) -> Response:
-        """Render a document with the template of its page.
-
-        mistake  mistake in a form, shown with the typed text
-        """
+        """Render a document with the template of its page."""
         act = self._acts.get(view.word("done") or "")
         own = (each.group for each in self._menu if _same_list(page, each))
         group = page.group or next(own, "")
@@ -159,7 +156,7 @@ class Pages:
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """Render a page that is not in the menu, such as a form, for a signed-in person."""
+        """Render a page outside the menu for a signed-in person."""
         common = {"view": view, "person": view.person, "menu": self._navigation(view, None)}
         return self.plain(template, title=title, values={**common, **values}, status=status)
 
@@ -233,8 +230,6 @@ class Pages:
 def _settling_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw a chart of how much of each month's captures is settled, in whole major units of the
-    currency."""
     own = {row["month"]: row for row in rows}
     return stacked(
         f"settling-{source}-{currency}",
@@ -255,8 +250,6 @@ def _settling_chart(
 def _fees_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw a chart of each month's fee rate over all payment methods, in hundredths of a
-    percent."""
     gross, fee = defaultdict[str, Decimal](Decimal), defaultdict[str, Decimal](Decimal)
     for row in rows:
         gross[row["month"]] += Decimal(row["gross"]["amount"])
@@ -275,7 +268,6 @@ def _same_list(page: Page, entry: Page) -> bool:
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's own address, with `{}` in place of the format."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -293,11 +285,10 @@ def as_json(document: Document) -> Response:
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of CSV rows in memory, until all columns are known. Others go to a file."""
+"""Maximum bytes of CSV rows in memory. Others go to a file."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
-"""Function that takes a page's document and loads the document of the next page. It returns None
-after the last page."""
+"""Function that loads the document of the next page, if there is one."""
 
 
 async def no_following(document: Document) -> Document | None:
@@ -308,12 +299,10 @@ async def no_following(document: Document) -> Document | None:
 def as_csv(
     document: Document, rows: str, *, zone: tzinfo, following: Following = no_following
 ) -> Response:
-    """Return a list of the document as CSV, with the rows of all following pages and local times.
+    """Return a list of the document as CSV, with the rows of all pages.
 
     rows       name of the list in the document
     following  loads the next page's document
-
-    `safe_cell` is not used for amounts, because it would turn negative amounts into text.
     """
     return StreamingResponse(_csv_lines(document, rows, following, zone), media_type="text/csv")
 
@@ -321,8 +310,6 @@ def as_csv(
 async def _csv_lines(
     document: Document, rows: str, following: Following, zone: tzinfo
 ) -> AsyncIterator[str]:
-    """Yield the lines of a CSV file. All rows are loaded first, because later rows may add
-    columns."""
     yield BYTE_ORDER_MARK
     columns, page = dict[str, None](), cast(Document | None, document)
     with SpooledTemporaryFile(SPOOLED_BYTES, "w+", encoding="utf-8") as kept:
@@ -365,7 +352,6 @@ def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
 
 
 _TIMES: Final = frozenset({"at", "since", "until"})
-"""Names of columns that contain times, in addition to columns whose name ends in `_at`."""
 
 
 def _local(value: str, zone: tzinfo) -> str:

@@ -1,7 +1,6 @@
-"""Page of personal data: past erasures, proposed erasures, and copies of a person's data.
+"""Page of past erasures, proposed erasures, and copies of a person's data.
 
-Proposals and addresses never contain a phone number. A proposal has a pseudonym, and the approver
-types the number again.
+Proposals and addresses never contain a phone number.
 """
 
 import hashlib
@@ -57,8 +56,6 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Return a signature over the subject of an erasure. A form with this signature proves that the
-    operator has seen the preview."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

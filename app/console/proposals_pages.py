@@ -14,8 +14,7 @@ from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
-    """Return the content of `GET /proposals?before=`: the waiting proposals, followed by past
-    proposals, newest first."""
+    """Return the waiting and past proposals for `GET /proposals`, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
     past = await view.console.proposals.past(before=before or LAST, limit=view.rows, kinds=kinds)
@@ -28,19 +27,20 @@ async def proposals_document(view: View) -> Document:
 
 
 def shown_kinds(view: View) -> frozenset[str] | None:
-    """Return the kinds of proposals that the operator may see, or None if all kinds are visible."""
+    """Return the kinds of proposals that the operator may see.
+
+    None means all kinds.
+    """
     return view.console.proposals.shown_to(view.person.role)
 
 
 async def proposal_shown(view: View, identity: str) -> Proposal:
-    """Return a proposal. Raise NotFoundError if there is no such proposal or the operator may not
-    see it."""
+    """Return a proposal. Raises NotFoundError if the operator may not see it."""
     return await view.console.proposals.one(identity, kinds=shown_kinds(view))
 
 
 def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
-    """Return a proposal's row for a list, with the title of its kind and the meaning of its
-    state."""
+    """Return a proposal's row for a list."""
     document = view.console.proposals.document(proposal)
     kind = view.console.proposals.kinds.get(proposal.kind)
     title = proposal.kind.replace("_", " ") if kind is None else kind.title
@@ -91,7 +91,7 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return the id and the proposer of a visible, waiting proposal about `subject`, or None."""
+    """Return the id and proposer of a visible, waiting proposal about `subject`."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))
@@ -111,12 +111,6 @@ def proposed(proposal: Proposal) -> ActionResult:
 
 
 async def _form(view: View, *consequence: str, own: bool = False, second: bool = False) -> Form:
-    """Return the form for a decision on a proposal.
-
-    consequence  sentences that are shown if the operator may decide
-    own          True if only the proposer may decide, False if only others may
-    second       whether the decision needs a second person
-    """
     found = await proposal_shown(view, view.needed("proposal"))
     row, kind = proposal_row(view, found), view.console.proposals.kinds.get(found.kind)
     lines = [found.sentence, f"{found.who} proposed it: \u201c{found.reason}\u201d"]
@@ -148,7 +142,7 @@ async def ask_approve(view: View) -> Form:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Approve a proposal. If carrying out the proposed action takes long, use a background job."""
+    """Approve a proposal."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")

@@ -20,8 +20,7 @@ from reconcile.periods import Calendar
 
 
 async def rules_document(view: View) -> Document:
-    """Return the content of `GET /rules`: the current rules, their limits, and every possible
-    setting."""
+    """Return the current rules and every possible setting for `GET /rules`."""
     saved = await match_rules.current_rules(view.context)
     rules = match_rules.rules_of(saved)
     return {
@@ -141,7 +140,7 @@ _FIELDS: Final[Mapping[str, Callable[[View, rule_file.Rules], tuple[Field, ...]]
 
 
 async def do_add_rule(view: View, reason: str) -> str:
-    """Add the form's rule to the saved rules, and start a preview of the effect."""
+    """Add the form's rule to the saved rules, and preview the effect."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     toml = "" if saved is None else saved.toml
@@ -183,8 +182,7 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Return the text that identifies a preview's job: the saved rules' number, and the new
-    rules."""
+    """Return the text that identifies a preview's job."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
@@ -195,7 +193,7 @@ def rules_tried(job: Job) -> str:
 
 
 def preview_of(view: View, name: str) -> Job:
-    """Return the job of a rules preview. Raise NotFoundError if the preview is no longer stored."""
+    """Return the job of a rules preview. Raises NotFoundError for an unknown job."""
     job = view.console.jobs.job(name)
     if job is None or job.kind != "preview":
         raise NotFoundError("this preview is no longer stored: try the rules again")
@@ -225,8 +223,7 @@ async def preview_document(view: View) -> Document:
 
 
 async def fees_document(view: View) -> Document:
-    """Return the content of `GET /fees?from=&to=`: the fee rules that the statement lines of these
-    days suggest."""
+    """Return the fee rules that the statement lines of a period suggest."""
     found = await _suggested_fees(view)
     calendar = Calendar(view.context.calendar_zone)
     days = {

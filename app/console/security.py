@@ -1,8 +1,8 @@
 """Check the Host header and the origin of each request, and set security headers.
 
-1 the Host header is allowed          so that no other site's name leads to the console
-2 a POST comes from our page          by Sec-Fetch-Site or, if it is missing, Origin
-3 every answer has the headers        nothing inline, nothing from other hosts, no cache
+1 the Host header is allowed    so that no other site's name leads to the console
+2 a POST comes from our page    by Sec-Fetch-Site or, if missing, Origin
+3 every answer has the headers  nothing inline, nothing from other hosts, no cache
 """
 
 import ipaddress
@@ -86,7 +86,7 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter that allows a number of tries for each name in a period, by default a minute.
+    """Rate limiter for tries of each name in a period.
 
     At most MOST names are counted.
     """
@@ -103,7 +103,7 @@ class RateLimiter:
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Count a try of this name. Return False if the try is beyond the limit."""
+        """Count a try of this name. Return False beyond the limit."""
         now = self._clock()
         tried = self._tried.setdefault(name, deque(maxlen=self._most))
         self._tried.move_to_end(name)
@@ -116,9 +116,9 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network block of an IP address, which rate limits treat as one client.
+    """Return the network block of an IP address, for rate limits.
 
-    An IPv4 address mapped into IPv6 counts as IPv4. Any other text gives `unknown`.
+    Invalid text gives `unknown`.
     """
     try:
         found = ipaddress.ip_address(address)

@@ -43,10 +43,7 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return a sentence on why the last try to notify the shop failed, or None.
-
-    problem  code of the problem, such as `status_503`, or None
-    """
+    """Return a sentence on why the last notification of the shop failed."""
     if problem is None:
         return None
     kind, _, number = problem.partition("_")
@@ -176,8 +173,7 @@ def last_checks(view: View) -> Checked | None:
 
 
 async def golive_document(view: View) -> Document:
-    """Return the content of `GET /golive`: the checklist, and the result of this console's last
-    checks."""
+    """Return the checklist for `GET /golive`, with the last results."""
     job, found = view.console.jobs.newest("checks"), last_checks(view)
     items = await last_checklist(view.context, None if found is None else found.checklist)
     may_be_signed = ITEMS if found is not None else SIGNED
@@ -267,8 +263,10 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Send all shown notifications again. Raise UsageError, and send none, if the list has changed
-    since it was shown."""
+    """Send all shown notifications again.
+
+    Raises UsageError, and sends none, if the list has changed.
+    """
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:

@@ -30,7 +30,7 @@ from app.receiving.source_state import SourceState, explained_states
 from reconcile.instants import format_known
 
 LIMIT_S: Final = 10.0
-"""Maximum number of seconds to wait for the service's answer, because a browser waits meanwhile."""
+"""Maximum number of seconds to wait for the service's answer."""
 
 SERVE: Final = "http://127.0.0.1:8080"
 
@@ -232,10 +232,7 @@ _LOCAL: Final = re.compile(
 def service_address(given: str, *, own: str) -> str:
     """Return the service's address without a slash at its end.
 
-    given  address that the operator typed
-    own    the service's public address, if set
-
-    Raise UsageError for any other address than `own` or one on this machine.
+    Raises UsageError for any address but `own` or one on this machine.
     """
     plain = given.strip().rstrip("/")
     local = _LOCAL.fullmatch(plain)

@@ -1,7 +1,6 @@
 """Sign people in and out. Only these routes work without a session.
 
-All failures give the same message. Tries are limited by name and network, so that a stranger cannot
-lock out an operator.
+All failures give one message. Limits count tries by name and network.
 """
 
 import asyncio
@@ -39,37 +38,34 @@ NAME_TRIES_IN_ALL: Final = 20
 """Maximum tries per minute with one name, over all networks new to the operator."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds during which only the first failure from a network is recorded. This keeps the audit
-trail short."""
+"""Seconds during which only the first failure from a network is recorded."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 MAX_NEXT: Final = 2_000
-"""Maximum number of characters of the target address in a cookie. Browsers allow 4,096 bytes for a
-cookie."""
+"""Maximum number of characters of the target address in a cookie."""
 
 BEGUN: Final = "-begun"
-"""Suffix of a cookie's name. A browser gets this cookie when it is redirected to the company's
-sign-in."""
+"""Suffix of the cookie for a redirect to the company's sign-in."""
 
 BROWSER: Final = "-browser"
-"""Suffix of a cookie's name. This cookie binds the challenge for a passkey to the browser that
-shows the sign-in page."""
+"""Suffix of the cookie that binds a passkey challenge to a browser."""
 
 Purpose = Literal["sign-in", "again", "link"]
 """Reason for a redirect to the company's sign-in.
 
-`sign-in` begins a session, `again` confirms the identity, and `link` links the account.
+`again` confirms the identity, and `link` links the account.
 """
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header of requests that a page's script sends without an action of the person. Such requests do
-not extend the session."""
+"""Header of a script's own requests, which do not extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
-    """Return the fields of a submitted form. Raise UsageError if the form is invalid, incomplete,
-    too long or too slow."""
+    """Return the fields of a submitted form.
+
+    Raises UsageError if the form is invalid, too long or too slow.
+    """
     body = bytearray()
     try:
         async with asyncio.timeout(FORM_WITHIN_S):
@@ -94,8 +90,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return the address unchanged if it is a path of this console. Otherwise return the path of
-    the first page."""
+    """Return a path of this console unchanged, or else the first page's path."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -110,8 +105,7 @@ def _network(request: Request) -> str:
 
 
 def qr_code(text: str) -> Markup:
-    """Return a QR code as SVG. The code is dark on light in every theme, because cameras need
-    this."""
+    """Return a QR code as SVG."""
     import segno  # only one page needs it
 
     made = segno.make(text, micro=False, error="m")
@@ -143,10 +137,7 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Store the form of a session, without ids, passwords and possible phone numbers.
-
-        The oldest of more than MOST forms is dropped.
-        """
+        """Store the form of a session, without ids, passwords and possible phone numbers."""
         until = self._clock() + self.KEPT_S
         typed = {
             word: text
@@ -159,8 +150,10 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move the stored form from the session `cookie` to the session `new`. Drop the form if
-        another operator than `name` submitted it."""
+        """Move the stored form to a new session of the operator.
+
+        Another operator's form is dropped.
+        """
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
@@ -171,8 +164,7 @@ class UnsentForms:
         return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
 
     def drop(self, cookie: str) -> None:
-        """Drop the stored form of a session, because the form was submitted or the operator has
-        signed out."""
+        """Drop the stored form of a session."""
         self._kept.pop(_hashed(cookie), None)
 
 
@@ -185,8 +177,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the text that binds a challenge to one session. With the challenge, this session can
-    link a company account."""
+    """Return the text that binds a challenge for linking to one session."""
     return f"link {_hashed(cookie)}"
 
 
@@ -205,9 +196,9 @@ class SigningIn:
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Return the signed-in person who sent the request, or None.
+        """Return the signed-in person who sent the request.
 
-        used  False for a script's request, which is no use of the session
+        If `used` is False, the request does not extend the session.
         """
         token = self._cookie(request)
         if not token:
@@ -243,11 +234,7 @@ class SigningIn:
         return own and (known or self._by_name_in_all.take(name))
 
     async def keep_unsent(self, request: Request) -> bool:
-        """Store a form that was submitted after its session had ended. Return whether it was
-        stored.
-
-        The cookie must have belonged to a session, so that strangers cannot fill the memory.
-        """
+        """Store a form of an ended session. Return whether the form was stored."""
         cookie = self._cookie(request)
         name = await sessions.name_of_session(self._console.context, cookie) if cookie else None
         if name is None:
@@ -283,10 +270,6 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the cookie of a session.
-
-        also  suffix of the name for a sign-in that is not finished
-        """
         # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -317,10 +300,9 @@ class SigningIn:
         return "" if person.way == "company" and fresh else person.way
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
-        """Return whether an operator proved their identity for an irreversible act.
+        """Check that an operator proved their identity for an irreversible act.
 
-        An operator with a password must enter it again; after too many tries, even the right one
-        fails. Others must have signed in recently.
+        After too many tries, even the right password fails.
         """
         if person.way != "password":
             return not self.proof_of(person)
@@ -433,8 +415,7 @@ class SigningIn:
     # --- the company's account --------------------------------------------------------------------
 
     async def to_company(self, request: Request) -> Response:
-        """Redirect a browser to the company's sign-in. A cookie lets the console recognize the
-        browser later."""
+        """Redirect a browser to the company's sign-in."""
         company, asked = self._console.company, request.query_params
         purpose = next((each for each in get_args(Purpose) if each == asked.get("for")), "sign-in")
         where = local(asked.get("next", "/"))
@@ -464,8 +445,6 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether `grant` is a valid challenge of this session. With the challenge, the
-        session can link a company account."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
@@ -537,7 +516,10 @@ class SigningIn:
         return answer
 
     async def enter(self, request: Request) -> Response:
-        """Sign a person in through a link. The demo's link works only on this machine."""
+        """Sign a person in through a link.
+
+        The demo's link works only on this machine.
+        """
         title = "Sign in with a link"
         if request.method != "POST":
             return self._link_form(title, "/enter")

@@ -88,10 +88,6 @@ def _form(
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the label of the button that makes a proposal, or "" if none is needed.
-
-    alone  whether one person with the permission may take this action alone
-    """
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

@@ -172,9 +172,9 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and the last day of the form, or None if both are empty.
+    """Return the first and the last day of the form, if stated.
 
-    Raise UsageError for only one day.
+    Raises UsageError for only one day.
     """
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
@@ -294,7 +294,7 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read an uploaded file again with the options in the form; missing options stay unchanged."""
+    """Read an uploaded file again with the options in the form."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
     if "encoding" in view.given:
@@ -383,8 +383,6 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Drop an upload whose rows were all imported, and return the number of its import. For any
-    other upload, return None."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)

@@ -1,7 +1,6 @@
-"""Store uploaded files from their dry run until they are imported or discarded.
+"""Store uploaded files until they are imported or discarded.
 
-A file is kept for an hour in a folder that only this process can open. The next console deletes the
-folders of killed consoles.
+A file is kept for an hour in a folder that only this process can open.
 """
 
 import asyncio
@@ -35,32 +34,31 @@ MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 """Maximum bytes of an uploaded file: about 300,000 rows, twice its size on disk."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
-"""Maximum number of bytes of a form, which is enough for a file of the maximum size and the other
-fields."""
+"""Maximum number of bytes of a form."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum bytes of a refused form that are read, because a browser first sends it all."""
+"""Maximum bytes of a refused form that are read.
+
+A browser shows an answer only after sending the form.
+"""
 
 MOST_RECEIVED: Final = 4
-"""Maximum number of forms that are received at a time. Further forms wait and are not read
-meanwhile."""
+"""Maximum number of forms that are received at a time."""
 
 MOST_KEPT: Final = 8
-"""Maximum number of stored files, 256 MiB in all. This is also the maximum number of files in one
-form."""
+"""Maximum number of stored files, 256 MiB in all."""
 
 READ_AT_ONCE: Final = 2
-"""Maximum number of files that are read at a time, each in a separate process."""
+"""Maximum number of files that are read at a time."""
 
 RECEIVED_WITHIN_S: Final = 300.0
-"""Maximum number of seconds for receiving a form. At one megabit a second, 32 MiB arrive in this
-time."""
+"""Maximum number of seconds for receiving a form."""
 
 TURN_WITHIN_S: Final = 20.0
 """Maximum number of seconds that a form waits before it is received."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which an upload is stored. The time is short because uploads contain customers' data."""
+"""Time for which an upload with customers' data is stored."""
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
@@ -142,8 +140,7 @@ class Uploads:
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
         """Return the fields and the files of a submitted form.
 
-        Raise UsageError for an invalid, long or slow form, or too many at a time, and
-        UnreachableError if the disk is full.
+        Raises UsageError for a bad form, and UnreachableError for a full disk.
         """
         try:
             await self._turn(request)
@@ -177,7 +174,6 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return the fields and files of a form. A refused form is read to its end, too."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -217,8 +213,7 @@ class Uploads:
     # --- keeping ---------------------------------------------------------------------------------
 
     def keep(self, upload: Upload) -> None:
-        """Store an upload. Raise UsageError if the store is full and every stored upload is being
-        read or imported."""
+        """Store an upload. Raises UsageError if the store is full."""
         self._expire()
         while len(self._kept) >= MOST_KEPT:
             idle = [each for each in self._kept.values() if not each.busy]
@@ -236,7 +231,7 @@ class Uploads:
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """Return the upload with this name if it belongs to the operator, or else None."""
+        """Return the operator's upload with this name, if there is one."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None
@@ -267,8 +262,6 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """Delete the upload folders of consoles that were killed. A folder whose lock nobody holds
-    belongs to a killed console."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # it belongs to another user, is a link, or is gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
@@ -281,10 +274,6 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield the first MAX_FORM_BYTES of a form. Stop reading after READ_ON_BYTES.
-
-    Raise UsageError for a long form, or one without its closing delimiter (RFC 2046, 5.1.1).
-    """
     size, end = 0, b""
     async for part in request.stream():
         size, end = size + len(part), (end + part)[-len(_LAST) :]
@@ -342,8 +331,7 @@ def _file_name(sent: str) -> str:
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:
-    """Return the mapping files (`*.toml`) in a folder. The keys are the file names without their
-    ending."""
+    """Return the mapping files in a folder by name without ending."""
     if folder is None:
         return {}
     return {each.stem: each for each in sorted(folder.glob("*.toml")) if each.is_file()}

@@ -1,8 +1,4 @@
-"""Define what a page, an action and a request are, and the resources that all pages use.
-
-A page has an address, a permission, a function that returns a document, and a template. Its `.json`
-has equal content; its `.csv` contains one list.
-"""
+"""Define a page, an action and a request, with the resources of all pages."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -38,7 +34,7 @@ JobKind = Literal[
 # --- pages and actions ----------------------------------------------------------------------------
 
 ROWS: Final = 50
-"""Number of rows on a page of a listing. With this number, a page stays below 50 KB."""
+"""Number of rows on a page of a listing."""
 
 CSV_PAGE: Final = 5_000
 """Number of rows that are loaded at a time for a listing's CSV file."""
@@ -87,7 +83,7 @@ T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
 Filters = Mapping[str, tuple[str, ...] | None]
-"""Filters of a list by name, each with the allowed words; None for any text."""
+"""Filters of a list, with the allowed words; None for any text."""
 
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
@@ -96,14 +92,13 @@ ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Signed-in operator, with how and when they proved their identity."""
+    """Signed-in operator, with the time and way of signing in."""
 
     name: str
     role: str
     began_at: Instant
     """Start of the session, which stays when the cookie is renewed."""
     way: Way
-    """Way in which the operator signed in."""
     proved_at: Instant
     """Time when the operator last proved their identity."""
 
@@ -157,8 +152,10 @@ class View:
         return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return a copy of this view with changed parameters of the address. The value None removes
-        a parameter."""
+        """Return a copy of this view with changed parameters of the address.
+
+        None removes a parameter.
+        """
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -167,12 +164,12 @@ class View:
     async def job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]], mark: str = ""
     ) -> Job:
-        """Begin a background job in the operator's name, and wait briefly for its end.
+        """Begin a background job, and wait briefly for its end.
 
         subject  what the job is about, such as a month
         mark     text that identifies the job's input
 
-        Raise UsageError if the job failed, or an equal job is already running.
+        Raises UsageError if the job failed, or an equal job is running.
         """
         jobs = self.console.jobs
         job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)
@@ -182,12 +179,9 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a job of this kind about this subject, and wait briefly for its end.
+        """Return a job of this kind, which all operators share.
 
-        A running job, or one with a valid result, is used again, whoever began it. A result is
-        valid for GOOD_FOR, unless the audit trail grows.
-
-        Raise UsageError if the job failed.
+        Raises UsageError if the job failed.
         """
         jobs, mark = self.console.jobs, await last_done(self.context)
         job = jobs.shared(kind, subject, by=self.person.name, mark=mark, work=work)
@@ -195,7 +189,7 @@ class View:
         return job
 
     def word(self, name: str) -> str | None:
-        """Return a parameter of the address, or None if the parameter is missing or empty."""
+        """Return a parameter of the address, or None for an empty one."""
         return composed(self.request.query_params.get(name, "")) or None
 
     def needed(self, name: str) -> str:
@@ -203,9 +197,9 @@ class View:
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter that must be one of the values in `among`, or None.
+        """Return a parameter that must be one of the values in `among`.
 
-        Raise UsageError for any other value.
+        Raises UsageError for any other value.
         """
         word = self.word(name)
         if word is not None and word not in among:
@@ -213,8 +207,10 @@ class View:
         return next((each for each in among if each == word), None)
 
     def filters(self, known: Filters) -> dict[str, Any]:
-        """Return the value of each known filter, or None for a missing filter. Raise UsageError for
-        a value that is not allowed."""
+        """Return the value of each known filter.
+
+        Raises UsageError for a value that is not allowed.
+        """
         return {
             name: self.word(name) if among is None else self.choice(name, among)
             for name, among in known.items()
@@ -230,8 +226,7 @@ class View:
         return int(given)
 
     def instant(self, name: str) -> Instant | None:
-        """Return a parameter as a moment that a person typed, or None. Raise UsageError for other
-        text."""
+        """Return a moment that a person typed. Raises UsageError for other text."""
         given = self.word(name)
         if given is None:
             return None
@@ -369,7 +364,6 @@ class ActionResult:
     """Result of an action, shown once.
 
     back           page that the person can go to next
-    lines          sentences
     secret         secret that is shown only this once
     columns, rows  table of results; the first column names the row
     """
@@ -389,19 +383,17 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Action of the console. The function of its form at `/do/<name>` is named `do_<name>`."""
+    """Action of the console, whose form at `/do/<name>` has the function `do_<name>`."""
 
     title: str
     permission: Action | Reading
-    """Permission that a person's role needs."""
     ask: Callable[[View], Awaitable[Form]]
     """Returns the form. Raises NotFoundError, and UsageError for invalid parameters."""
     do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
-    """Takes the action. Returns the address of the page with the result, a result to show at once,
-    or a download."""
+    """Takes the action. Returns an address, a result to show at once, or a download."""
     _: KW_ONLY
     button: str = ""
-    """Text of the form's button. By default the title's verb, such as "Pin it"."""
+    """Text of the form's button. By default the title's verb."""
     done: str = ""
     """Sentence at the top of the page with the result."""
     file: bool = False

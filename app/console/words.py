@@ -343,7 +343,10 @@ ACTIONS: Final[Mapping[Action, str]] = {
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return a query string of the filters with some changes. The value None removes a filter."""
+    """Return a query string of the filters with some changes.
+
+    None removes a filter.
+    """
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
@@ -358,11 +361,7 @@ _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Return the template filter for sentences that the program writes.
-
-    Commands between backquotes become links or code. Moments are shown in the zone, with UTC in the
-    tooltip.
-    """
+    """Return the template filter for sentences that the program writes."""
 
     def local(found: re.Match[str]) -> str:
         if found[1].strip() not in EXPONENTS:
@@ -463,15 +462,13 @@ def file_part(text: str) -> str:
 
 
 def spoken(text: str) -> str:
-    """Return an error's text as a sentence for a page. Options of commands become names of form
-    fields."""
+    """Return an error's text with form fields instead of command options."""
     sentence = capital(of_forms(text))
     return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
-    """Replace the options of commands by the names of form fields. Text between backquotes stays
-    unchanged."""
+    """Replace the options of commands by the names of form fields."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         for pattern, words in _OPTIONS:
@@ -489,15 +486,14 @@ def major(amount: str) -> str:
 
 
 def money(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount of money, with the number more prominent than the currency. Render a dash
-    for None."""
+    """Render an amount of money, or a dash for None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     return Markup('<span class="money">{}</span>').format(money_cell(value))
 
 
 def money_cell(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount of money for a table cell, without line breaks. Render a dash for None."""
+    """Render an amount for a table cell, or a dash for None."""
     if value is None:
         return Markup('<span class="none">—</span>')
     shown = Markup("<small>{}</small> {}")
@@ -509,8 +505,7 @@ def plain_money(value: Mapping[str, Any]) -> str:
 
 
 def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
-    """Return the template filter that shows an RFC 3339 moment in the zone. The tooltip has the
-    moment in UTC."""
+    """Return the template filter that shows an RFC 3339 moment in the zone."""
 
     def moment(value: str | None) -> Markup:
         if value is None:
@@ -526,8 +521,7 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
 
 
 def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Return the template filter for booking dates of imported files. If a file states only the
-    day, only the day is shown."""
+    """Return the template filter for booking dates of imported files."""
     moment = moment_in(zone)
 
     def booked(value: str) -> Markup:
@@ -568,7 +562,7 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """Return the readable name of a break's cause, or of a bucket, in which a run puts rows."""
+    """Return the readable name of a break's cause or a bucket."""
     return _named(BUCKET_WORDS, code)
 
 

@@ -1,10 +1,8 @@
-"""Notices of alarms, sent by signed POST or mail, and the owners of alarms.
+"""Send notices of alarms by signed POST or mail.
 
-    (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
+(1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
 
-A notice that was interrupted between (2) and (4) is sent again with the same id. An alarm is over
-when no receiver process has seen it for three minutes. A person who takes an alarm becomes its
-owner, so that two people do not work on it.
+A notice interrupted between (2) and (4) is sent again with the same id.
 """
 
 import json
@@ -36,7 +34,7 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time without a report after which an alarm is over: four rounds of the watchdog."""
+"""Time without a report after which an alarm is over."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 """Time for which sending the notice of an alarm's end is retried."""
@@ -44,8 +42,10 @@ GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """Notice that an alarm was raised or has ended. A POST states times in UTC, a mail in local
-    time."""
+    """Notice that an alarm was raised or has ended.
+
+    A POST states times in UTC, a mail in local time.
+    """
 
     message: monitoring_store.AlarmMessage
     merchant: str
@@ -58,7 +58,7 @@ class AlarmNotice:
 
     @property
     def id(self) -> str:
-        """Id of the notice. The id is equal for all attempts and for both channels."""
+        """Id of the notice, equal for all attempts and channels."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
@@ -66,8 +66,7 @@ class AlarmNotice:
         return "alm_" + sha256(content.encode()).hexdigest()[:24]
 
     def body(self) -> bytes:
-        """Return the body of the signed POST: a JSON object with `type`, `timestamp` and `data`, as
-        in notifications to the shop."""
+        """Return the body of the signed POST as a JSON object."""
         message = self.message
         document: dict[str, Any] = {
             "type": "alarm.over" if self.over else "alarm.raised",
@@ -84,8 +83,7 @@ class AlarmNotice:
         return json.dumps(document, ensure_ascii=False).encode()
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage:
-        """Return the notice as a mail. The mail about an alarm's end is a reply to the mail about
-        its start."""
+        """Return the notice as a mail."""
         message, domain = self.message, sender.rpartition("@")[2]
         mail = EmailMessage()
         whose = f"{self.merchant}: " if self.merchant else ""
@@ -120,9 +118,9 @@ class AlarmMessages:
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store a notice for each raised alarm and channel, and note the ends of other alarms.
+        """Store a notice for each raised alarm, and note the ended alarms.
 
-        lasting  alarms that this process sees now, by name
+        The alarms in `lasting` are those that this process sees now.
         """
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
@@ -192,7 +190,7 @@ class AlarmMessages:
 def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmMessages | None:
     """Build the sender of the notices of alarms, if anybody is to be notified.
 
-    Raise ConfigurationError if the secret for the POSTs cannot sign.
+    Raises ConfigurationError if the secret for the POSTs cannot sign.
     """
     to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
     if not to:
@@ -215,7 +213,7 @@ async def take_alarm(
 ) -> None:
     """Store who handles an alarm, and how far the person is.
 
-    Raise NotFoundError if the alarm is over, and UsageError without permission.
+    Raises NotFoundError if the alarm is over, and UsageError without permission.
     """
     alarm = lasting.get(name)
     if alarm is None:
