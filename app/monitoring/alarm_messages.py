@@ -247,7 +247,7 @@ async def owners_of_alarms(
 
 
 async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> None:
-    """Delete the owners of alarms that have ended, or that were raised again for another reason."""
+    """Delete the owners of alarms that have ended or changed."""
     async with context.database.reading() as connection:
         over = [
             each

@@ -1,5 +1,4 @@
-"""Alarms about arrivals: too few deliveries, or payments that belong to no order. This module uses
-neither the database nor the clock."""
+"""Alarms about too few deliveries, and about payments without an order."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
@@ -12,20 +11,16 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Number of deliveries that must be usual before silence raises an alarm.
-
-Of ten, none comes in one time span of 22,000.
-"""
+"""Number of usual deliveries above which silence raises an alarm."""
 
 DAYS: Final = 7
-"""Number of past days, in the same part of the day, with which a silence is compared."""
+"""Number of past days with which a silence is compared."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest time span in which deliveries are counted. If a silence lasts longer, only its first day
-is compared with past days."""
+"""Longest time span in which deliveries are counted."""
 
 SESSIONS: Final = 3
-"""Minimum number of open sessions for an alarm that none of them has an event."""
+"""Minimum number of open sessions for an alarm about missing events."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 
@@ -67,31 +62,27 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return how many deliveries to expect: the median of seven days, or less if a week ago had
-    less.
+    """Return how many deliveries to expect; 0 for fewer than seven days.
 
-    So a weekday that is always quiet raises no alarm. Return 0 for fewer than seven days.
-
-    days  deliveries on each past day; the last element is the day a week ago
+    The last element of `days` is the day a week ago.
     """
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Minimum age of the payments that are examined. A younger payment may still be linked to an
-order."""
+"""Minimum age of the examined payments, which may still get an order."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""Time for which the alarm about payments without an order lasts after the latest such payment."""
+"""Duration of the alarm about payments without an order."""
 
 LEAST: Final = 3
-"""Minimum number of payments without an order that raise an alarm, if no payment ever had one."""
+"""Minimum number of payments without an order for an alarm.
+
+This limit holds if no payment ever had an order.
+"""
 
 MOST: Final = 20
-"""Number of successive payments without an order that raise an alarm, beside payments with one.
-
-If one payment in five has an order, this happens once in a hundred times by chance.
-"""
+"""Number of successive payments without an order that raise an alarm."""
 
 LOOKED_AT: Final = 1_000
 """Number of latest deliveries, of all sources, among which payments are searched."""
@@ -122,7 +113,7 @@ class Seen(NamedTuple):
 
 
 def no_order(seen: Seen) -> Alarm | None:
-    """Return an alarm if none of a source's latest payments belongs to an order, or None."""
+    """Return an alarm if none of a source's latest payments has an order."""
     sources: dict[str, dict[str, Paid]] = {}
     for paid in seen.paid:
         payments = sources.setdefault(paid.source, {})

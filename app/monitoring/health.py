@@ -1,7 +1,4 @@
-"""Numbers on the state of the service and its database, and the certificate's expiry.
-
-Reading them also proves that the database can be read.
-"""
+"""Numbers on the state of the service, its database and its certificate."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -40,7 +37,7 @@ Found = TypeVar("Found")
 class PublicCertificate:
     """The TLS certificate of the public URL, as this process last saw it.
 
-    ends  expiry; EARLIEST if untrusted; None before the first answer
+    The expiry is EARLIEST if untrusted.
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
@@ -48,8 +45,7 @@ class PublicCertificate:
         self.ends: Instant | None = None
 
     async def look(self) -> int:
-        """Probe the URL once, and return 1 if there was an answer, else 0. Without an answer, the
-        last result stays."""
+        """Probe the URL once, and return 1 for an answer, else 0."""
         ends = await self._look(self._url)
         if ends is not None:
             self.ends = ends
@@ -61,26 +57,23 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Number at which counting of rows stops. Counting millions of rows would take a third of a
-second."""
+"""Number at which counting of rows stops, because counting is slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """State of the service for people. Any process can read it from the database."""
+    """State of the service for people."""
 
     outcomes: Mapping[str, int]
-    """Number of orders with each outcome."""
     due: int
     """Number of orders that wait to be folded, counted up to 100,000."""
     unread: int
     """Number of accepted records that are not read yet."""
     unread_bytes: int
-    """Size of these unread records in bytes."""
     aside: int
     """Number of records that were set aside as unreadable."""
     notifications: tuple[int, int]
-    """Notifications that wait, and that were given up, each counted up to 100,000."""
+    """Waiting and given-up notifications, each counted up to 100,000."""
     sealed: tuple[int, int]
     """Leaves in the log, and rows that are not sealed yet, counted up to 100,000."""
     free: int | None
@@ -108,18 +101,17 @@ class StoreState(Overview):
 
 
 ANSWER_S: Final = 10.0
-"""Seconds within which a check must end. After this time the service counts as not ready, because a
-frozen database never answers."""
+"""Seconds within which a check must end.
+
+A frozen database never answers.
+"""
 
 
 _left: Final = set[asyncio.Task[Any]]()
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a check. Raise StoreUnavailable after ten seconds.
-
-    The check's reads are then canceled, but not a commit, which has limits of its own.
-    """
+    """Return the result of a check. Raise StoreUnavailable after ten seconds."""
 
     async def limited() -> Found:
         with anyio.fail_after(ANSWER_S):  # unlike asyncio's, it spares shielded work
@@ -153,7 +145,7 @@ async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Return a sentence on why nothing can be written now, or None.
+    """Return a sentence on why nothing can be written now, if so.
 
     Raise StoreUnavailable or StorePoisoned if the database cannot be used.
     """
@@ -176,7 +168,7 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Return a sentence if deliveries stay unread for too long, or no reader process is seen.
+    """Return a sentence if deliveries stay unread for too long.
 
     limit_s  number of seconds that is too long
     elsewhere  time since which this service waits for somebody else's reader process; None if it
@@ -201,8 +193,10 @@ async def reader_behind(
 
 
 async def overview(context: AppContext) -> Overview:
-    """Return the state of the service for people. Raise StoreUnavailable or StorePoisoned if the
-    database cannot be read."""
+    """Return the state of the service for people.
+
+    Raise StoreUnavailable or StorePoisoned if the database cannot be read.
+    """
     unread = await context.inbox.backlog()  # waiting for one more connection would be a deadlock
     async with context.database.reading() as connection:
         counts = await _counts(context, connection, unread=unread)
@@ -228,8 +222,10 @@ async def _counts(
 
 
 async def store_state(context: AppContext) -> StoreState:
-    """Return the state of the process that receives deliveries. Raise StoreUnavailable or
-    StorePoisoned if the database cannot be used."""
+    """Return the state of the process that receives deliveries.
+
+    Raise StoreUnavailable or StorePoisoned if the database cannot be used.
+    """
     inbox = inbox_of(context)
     queue = inbox.queue.depth  # before a check that a stalled write would stall, too
     refuses, unread = await refusal(context), await inbox.backlog()

@@ -1,7 +1,4 @@
-"""Rows that the watchdog reads, and the notices and owners of its alarms.
-
-An id begins with its time, so time spans are searched by ids. Every query has a limit.
-"""
+"""Store the watchdog's rows, and the notices and owners of alarms."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -62,8 +59,10 @@ async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> I
 async def deliveries_between(
     connection: AsyncConnection, start: Instant, end: Instant, *, enough: int
 ) -> int:
-    """Return the number of verified deliveries from `start`, inclusive, to `end`, exclusive.
-    Counting stops at `enough`."""
+    """Return the number of verified deliveries, counted up to `enough`.
+
+    The span includes `start` but not `end`.
+    """
     found = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM deliveries "
@@ -77,9 +76,9 @@ async def deliveries_between(
 async def unreadable_since(
     connection: AsyncConnection, start: Instant, *, unvouched: Sequence[str], enough: int
 ) -> dict[str, int]:
-    """Return how many of the latest `enough` unreadable deliveries since `start` each source has.
+    """Return how many recent unreadable deliveries each source has.
 
-    unvouched  sources whose requests anybody can send, which are not counted
+    Sources in `unvouched` accept anybody's requests, and are not counted.
     """
     values = {
         "start": first_id("dlv_", start),
@@ -96,8 +95,7 @@ async def unreadable_since(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """Return the times at which the first `enough` sessions after `start` were opened, oldest
-    first."""
+    """Return the times of the first sessions after `start`, oldest first."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "
@@ -109,13 +107,9 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Return the events that state a successful payment, among the latest deliveries before
-    `until`.
+    """Return the events that state a successful payment before `until`.
 
-    Each row has the source, the payment, the delivery, the arrival, and whether the payment belongs
-    to an order.
-
-    looked_at  maximum number of deliveries to search
+    Each row has the source, payment, delivery, arrival, and whether the payment has an order.
     """
     values = {"until": first_id("dlv_", until), "looked_at": looked_at}
     rows = await connection.execute(text(PAID), values)
@@ -123,8 +117,7 @@ async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: 
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return the sources that had a payment with an order after `since`. Only the `looked_at`
-    latest events are searched."""
+    """Return the sources that had a payment with an order after `since`."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -134,19 +127,15 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalRates:
-    """Numbers of deliveries accepted in the last ninety days, counted by days and minutes in
-    UTC."""
+    """Numbers of accepted deliveries in the last ninety days, in UTC."""
 
     daily: float = 0.0
     """Average number of deliveries in a day, over the last `days` days."""
     days: int = 1
-    """Number of days in the average, at most seven."""
     busiest_day: int = 0
-    """Number of deliveries on the busiest day."""
     day: int = 0
     """Busiest day, as a number of days since 1970."""
     busiest_minute: int = 0
-    """Number of deliveries in the busiest minute."""
     minute: int = 0
     """Busiest minute, as a number of minutes since 1970."""
 
@@ -206,8 +195,7 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
-    """Return the number of stored deliveries, and the size without free pages. Not for a
-    cluster."""
+    """Return the number and size of stored deliveries. Not for a cluster."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
     if deliveries <= 0:  # PostgreSQL has not analyzed the table
@@ -241,7 +229,7 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Store that an alarm is raised or still lasts. If it had ended, it lasts again."""
+    """Store that an alarm is raised or still lasts."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "
@@ -254,7 +242,7 @@ async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
 
 
 async def any_lasts(connection: AsyncConnection) -> bool:
-    """Return whether any alarm lasts, which means that it was raised and has not ended."""
+    """Check whether any alarm lasts."""
     rows = await connection.execute(
         text("SELECT 1 FROM alarm_messages WHERE over_at IS NULL LIMIT 1")
     )
@@ -262,10 +250,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark each alarm as ended if no receiver process has seen it since `unseen_since`.
-
-    A notice of its end becomes due. A future time of a fast clock counts as not seen.
-    """
+    """Mark the alarms as ended that nobody has seen since `unseen_since`."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -279,9 +264,9 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
-    """Return the notices that must be sent now, about raised and ended alarms.
+    """Return the notices that must be sent now.
 
-    beyond  latest plausible due time; a later one was set by a fast clock, and counts as due
+    Times later than `beyond` come from a fast clock, and count as due.
     """
     rows = await connection.execute(
         text(
@@ -297,8 +282,7 @@ async def messages_due(
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Claim a notice until the given time, and return whether this worked. Return False if another
-    process was faster."""
+    """Claim a notice until the given time. Return False if another process was faster."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "

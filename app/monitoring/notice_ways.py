@@ -27,26 +27,23 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 
 
 def notice_pause(tries: int) -> Duration:
-    """Return the pause after this many failed tries. The pause doubles with each try, up to an
-    hour."""
+    """Return the pause after this many failed tries, at most an hour."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
 
 
 def latest_pause(now: Instant) -> Instant:
-    """Return the latest plausible end of a pause or claim. A later end was set by a fast clock."""
+    """Return the latest plausible end of a pause or claim."""
     return Instant(now + LONGEST_PAUSE + CLOCKS_DIFFER)
 
 
 class Notice(Protocol):
-    """Message to people that can be sent as a signed POST or as a mail. All attempts have one
-    id."""
+    """Message to people that is sent as a signed POST or as a mail."""
 
     @property
     def id(self) -> str: ...
 
     def body(self) -> bytes:
-        """Return the body of the signed POST: a JSON object with `type`, `timestamp` and `data`, as
-        in notifications to the shop."""
+        """Return the body of the signed POST as a JSON object."""
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage: ...
 
@@ -57,7 +54,7 @@ class SendsNotices(Protocol):
     async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
         """Send a notice. Raise DeliveryFailed if this fails.
 
-        to  mail addresses of the recipients; not used for a POST
+        A POST does not use the addresses in `to`.
         """
 
 

@@ -1,6 +1,6 @@
 """Preflight checks of an installation, each with advice.
 
-A check is a function of facts that other modules collect. No sentence contains a secret.
+No sentence contains a secret.
 """
 
 import json
@@ -29,11 +29,10 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Difference of two clocks above which a person is warned; Date headers have whole seconds."""
+"""Clock difference above which a person is warned."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""Difference of two clocks above which a person must act; most signatures allow ten times as
-much."""
+"""Clock difference above which a person must act."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
@@ -64,7 +63,7 @@ def ok(what: str, sentence: str) -> Check:
 
 
 def weak(what: str, sentence: str, do: str | None = None) -> Check:
-    """Return a check result for something that works, but about which a person should know."""
+    """Return a check result that a person should know."""
     return Check(what=what, state="weak", sentence=sentence, do=do)
 
 
@@ -74,10 +73,7 @@ def must(what: str, sentence: str, do: str) -> Check:
 
 
 def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
-    """Yield a check result for each problem of the configuration.
-
-    problems  texts such as `VARIABLE: what is wrong`
-    """
+    """Yield a check result for each problem of the configuration."""
     for line in problems:
         variable, _, sentence = line.partition(": ")
         yield must(variable, f"{sentence}.", MEND_SETTING)
@@ -89,10 +85,7 @@ MEND_SETTING: Final = (
 
 
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
-    """Check that the running service uses the present settings.
-
-    changed  variables that have changed since its start, in value or file
-    """
+    """Check that the running service uses the present settings."""
     if changed:
         more = len(changed) - NAMED
         names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
@@ -102,8 +95,7 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
 
 
 def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
-    """Report whether the last started service is ready, from its answer to GET /readyz. If it is
-    not ready, report each reason."""
+    """Report whether the last started service is ready, with each reason."""
     at = f"at {note.address}"
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
@@ -128,7 +120,7 @@ def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
 def of_secret_file(variable: str, mode: int | None) -> Check:
     """Check the permissions of a file that contains secrets.
 
-    mode  the file's mode; None if it cannot be read
+    The mode is None if the file cannot be read.
     """
     if mode is None:
         return must(variable, "The file's permissions cannot be read.", "give this user access")
@@ -139,8 +131,7 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
 
 
 def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
-    """Check that this user may create files in the database's folder. SQLite and the first start
-    need this."""
+    """Check that this user may create files in the database's folder."""
     if not writable:
         yield must(
             "database folder",
@@ -151,10 +142,7 @@ def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
 
 
 def of_import_folder(folder: Path, *, usable: bool) -> Check:
-    """Check the folder from which files are imported automatically.
-
-    usable  whether the folder exists and files can be moved in it
-    """
+    """Check the folder from which files are imported automatically."""
     what = "import folder"
     if usable:
         return ok(what, f"{folder} is watched.")
@@ -166,7 +154,7 @@ def of_import_folder(folder: Path, *, usable: bool) -> Check:
 
 
 def of_source(source: SourceState) -> Check:
-    """Report the state of a source's deliveries. The sentence begins with the name of the state."""
+    """Report the state of a source's deliveries."""
     sentence = f"{source.state}: {source.whole_sentence}"
     if source.state == "ok":
         return ok(f"source {source.source}", sentence)
@@ -175,10 +163,7 @@ def of_source(source: SourceState) -> Check:
 
 
 def of_unallocated(words: str) -> Check:
-    """Report payments that belong to no order.
-
-    words  number of payments and their money, in words
-    """
+    """Report payments that belong to no order."""
     do = "assign each to its order, or dismiss it: `tallyhook unallocated list`"
     return weak("unallocated", f"{words}.", do)
 
@@ -201,7 +186,7 @@ def of_gap(gap: Gap, *, held: int) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """Check a key file that this program has created, and that no backup contains.
+    """Check a key file that this program has created.
 
     needed  whether the database depends on the key
     """
@@ -226,10 +211,7 @@ def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
 
 
 def of_readings(sources: Iterable[str]) -> Iterator[Check]:
-    """Check that stored deliveries were read with the present settings.
-
-    sources  sources whose settings have changed since their deliveries were read
-    """
+    """Check that stored deliveries were read with the present settings."""
     for source in sources:
         yield must(
             f"source {source} settings",
@@ -240,7 +222,7 @@ def of_readings(sources: Iterable[str]) -> Iterator[Check]:
 
 
 def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
-    """Check the journal of erasures and its key, which no backup of the database contains."""
+    """Check the journal of erasures and its key."""
     if state.problem is not None:
         what, _, do = state.problem.rpartition("; ")
         yield must(variable, f"{what[:1].upper()}{what[1:]}.", do)
@@ -290,10 +272,7 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 
 
 def of_company(issuer: str, problem: str | None) -> Check:
-    """Check that the company's sign-in can be reached, and its tokens verified.
-
-    problem  reason why not, or None
-    """
+    """Check that the company's sign-in works. No `problem` means yes."""
     what = "company's sign-in"
     if problem is None:
         return ok(what, f"{issuer} answers, and states its addresses and keys.")
@@ -304,11 +283,7 @@ def of_company(issuer: str, problem: str | None) -> Check:
 
 
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
-    """Compare this machine's clock with the Date header of a provider's answer.
-
-    before  time at which the request was sent
-    after  time at which the answer was read
-    """
+    """Compare this machine's clock with the Date header of a provider's answer."""
     if probe.date is None:
         return weak(
             "clock", "There was no other clock to compare with.", "synchronize the clock by NTP"
@@ -369,10 +344,9 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
 
 
 def has_reset_bug(version: tuple[int, ...]) -> bool:
-    """Return whether this SQLite version has the WAL-reset bug (3.7.0 to 3.51.2).
+    """Check for the WAL-reset bug of SQLite 3.7.0 to 3.51.2.
 
-    It was corrected in 3.44.6 and 3.50.7, too. Source: https://sqlite.org/wal.html, "The WAL-Reset
-    Bug".
+    The versions 3.44.6 and 3.50.7 have the correction. Source: https://sqlite.org/wal.html.
     """
     mended = any(version[:2] == line[:2] and version >= line for line in ((3, 44, 6), (3, 50, 7)))
     return (3, 7, 0) <= version < (3, 51, 3) and not mended
@@ -381,7 +355,6 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
     """Check whether the shop must state the price of each order.
 
-    required  whether the settings require it
     since  time since which new orders need a price, or None
     """
     what = "prices"
@@ -396,8 +369,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """Yield a check result for each API token that expires soon. After its expiry, the program that
-    uses the token is refused."""
+    """Yield a check result for each API token that expires soon."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -429,7 +401,7 @@ def of_alarm(name: str, alarm: Alarm) -> Check:
 
 
 def of_merchant() -> Check:
-    """Return a reminder that one instance serves one merchant with one set of order references."""
+    """Return a reminder that one instance serves one merchant."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference names the same order at all "

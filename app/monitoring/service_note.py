@@ -1,8 +1,6 @@
-"""The note that a listening service stores about itself, so that `doctor` finds it.
+"""Store a note about a listening service, which `doctor` reads.
 
-    serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
-
-Each setting is noted as a keyed digest, so that the database reveals no secret.
+Each setting is a keyed digest, so that the database reveals no secret.
 """
 
 import json
@@ -39,8 +37,10 @@ class ServiceNote:
 
 
 async def note_service(context: AppContext, *, address: str, name: str) -> None:
-    """Store that this process is the service that was started last. Raise StoreUnavailable if the
-    database cannot be written."""
+    """Store that this process is the service that was started last.
+
+    Raise StoreUnavailable if the database cannot be written.
+    """
     assert context.phone_key is not None, "the serving process has created one"
     digests = settings_digests(context.settings, context.phone_key)
     note = ServiceNote(address=address, name=name, settings=digests)
@@ -48,21 +48,20 @@ async def note_service(context: AppContext, *, address: str, name: str) -> None:
 
 
 async def noted_service(context: AppContext) -> ServiceNote | None:
-    """Return the note about the service that was started last; None before the first start."""
+    """Return the note about the service that was started last, if any."""
     found = await context.database.on_snapshot(fact, _FACT)
     return None if found is None else ServiceNote(**json.loads(found))
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables whose value, or whose file's content, has changed since the noted
-    start."""
+    """Return the variables whose value or file has changed since the noted start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]
 
 
 def settings_digests(settings: Settings, key: PhoneKey) -> dict[str, str]:
-    """Return a digest of each setting that differs from its default. The keys are variables."""
+    """Return a digest of each changed setting, by variable."""
     return {
         name: key.digest(f"{name}={json.dumps(value, sort_keys=True, default=_plain)}").hex()
         for name, value in _given(settings)

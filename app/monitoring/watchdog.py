@@ -1,8 +1,4 @@
-"""Watchdog for problems that cost money and that nothing else reports.
-
-To add an alarm, write a function with `_watch`. Readiness, metrics, feed and log report all alarms;
-`alarm_messages` notifies people.
-"""
+"""Watch for problems that cost money and that nothing else reports."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -37,8 +33,7 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Maximum number of seconds between two rounds of checks. A wrong clock is therefore reported
-within a minute."""
+"""Maximum number of seconds between two rounds of checks."""
 
 AGAIN_S: Final = 2.0
 
@@ -49,11 +44,10 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
     "fulfilled_but_not_paid",
     UNREAD_MONEY,
 )
-"""Findings on which a shop must act. Each is also published in the outcome feed."""
+"""Findings on which a shop must act."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""Time for which the shop may refuse notifications before an alarm is raised. A restart of the shop
-takes less."""
+"""Time for which the shop may refuse notifications before an alarm."""
 
 
 NAMED: Final = 3
@@ -72,10 +66,7 @@ class Watched(NamedTuple):
     """List to which each check adds the time at which a condition becomes an alarm, or None."""
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition since `since` has lasted for less than `patience`.
-
-        The watchdog checks again when that ends.
-        """
+        """Check whether a condition has lasted for less than `patience`."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)
@@ -210,7 +201,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
 
 
 def unallocated_words(found: UnallocatedTotals) -> str:
-    """Return a text that says how many payments have no order, and the sum of their money."""
+    """Return the number and sum of payments without an order, in words."""
     count = counted(found.count, "payment is", "payments are")
     sums = [str(money) for money in found.held]
     if found.unclear:
@@ -329,11 +320,7 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Maximum bytes of read deliveries in the inbox before an alarm is raised.
-
-The limit is five times the log size at which a checkpoint begins, after which read deliveries are
-deleted.
-"""
+"""Maximum bytes of read deliveries in the inbox before an alarm."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
@@ -394,7 +381,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
 
 
 WAITS: Final[instants.Duration] = instants.HOUR
-"""Time for which scheduled work may wait for unread deliveries before an alarm is raised."""
+"""Time for which scheduled work may wait for unread deliveries."""
 
 
 @_watch(
@@ -494,8 +481,7 @@ async def _standbys(watched: Watched) -> Alarm | None:
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:
-    """Return all alarms for which there is a reason now. The keys are the names of the watched
-    conditions."""
+    """Return all present alarms by the names of the watched conditions."""
     seen = [(watch.name, await watch.look(watched)) for watch in WATCHES]
     return {name: alarm for name, alarm in seen if alarm is not None}
 
@@ -508,19 +494,15 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
 
 
 class Watchdog:
-    """Watchdog with the results of its last round, for readiness, metrics and the feed.
+    """Watchdog with the results of its last round.
 
-    alarms  raised alarms, by name of the watched condition
     findings  number of orders with each watched finding
     sources  state of each source, with the reason why deliveries are refused
     unallocated  payments without an order
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
-        """Prepare a watchdog that has not checked anything yet.
-
-        messages  sender of notices; None if nobody is to be notified
-        """
+        """Prepare a watchdog. Without `messages`, nobody is notified."""
         self._watched = watched
         self._messages = messages
         self._ends = list[Instant]()
@@ -535,17 +517,15 @@ class Watchdog:
         return [alarm.sentence for alarm in self.alarms.values()]
 
     def due_in_s(self) -> float:
-        """Return the seconds until a known condition becomes old enough for an alarm; infinity if
-        there is none."""
+        """Return the seconds until a known condition can raise an alarm.
+
+        The result is infinity without such a condition.
+        """
         now = self._watched.context.clock.now()
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` seems to have begun or ended, at most once in two
-        seconds.
-
-        oldest  arrival of the oldest unread delivery, if there is one
-        """
+        """Check whether the alarm `reader` seems to have begun or ended."""
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND
         late = oldest is not None and context.clock.now() - oldest >= limit
@@ -555,8 +535,7 @@ class Watchdog:
         return True
 
     async def look(self) -> int:
-        """Run all checks once, store the results, and log changes. Return 0, so that the caller
-        rests until the next round."""
+        """Run all checks once, store the results, and log changes."""
         known = self.findings
         async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)

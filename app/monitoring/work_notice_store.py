@@ -69,7 +69,7 @@ async def choices_due(
 ) -> list[NoticeChoice]:
     """Return the choices of all operators that are due for a check.
 
-    beyond  latest plausible due time; a later one was set by a fast clock, and counts as due
+    Times later than `beyond` come from a fast clock, and count as due.
     """
     rows = await connection.execute(
         text(
@@ -103,8 +103,7 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store up to which audit entry the operator was notified, unless the choice has changed in the
-    meantime."""
+    """Store the last audit entry of which the operator was notified."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "

@@ -1,9 +1,9 @@
-"""Notices to operators about work that waits for them: assigned breaks, and proposals.
+"""Notify operators about assigned breaks and waiting proposals.
 
-    (1) read   audit entries after the last one that the operator was notified of
-    (2) keep   the entries about work that the operator still has to do
-    (3) send   one mail or signed post for all of it, at once or each morning
-    (4) store  the number of the last entry, so that nobody is notified twice
+(1) read   audit entries after the last notified one
+(2) keep   entries about work that is still to do
+(3) send   one mail or signed post, at once or each morning
+(4) store  the number of the last entry
 
 A notice names no customer and no order.
 """
@@ -40,11 +40,10 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time of day of the daily notice, in the merchant's time zone. The notice arrives before people
-begin work."""
+"""Time of the daily notice, in the merchant's time zone."""
 
 MOST: Final = 200
-"""Maximum number of audit entries for one notice. Further entries follow in the next notice."""
+"""Maximum number of audit entries for one notice."""
 
 ADDRESS_MAX: Final = 254
 """Maximum number of characters of a mail address (RFC 5321)."""
@@ -77,8 +76,7 @@ class WorkNotice:
     zone: tzinfo
 
     def body(self) -> bytes:
-        """Return the body of the signed POST: a JSON object with `type`, `timestamp` and `data`, as
-        in notifications to the shop."""
+        """Return the body of the signed POST as a JSON object."""
         document: dict[str, Any] = {
             "type": "work.waits",
             "timestamp": format_instant(self.at),
@@ -127,8 +125,7 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
 
 
 async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
-    """Return how an operator wants to be notified of work; None if the operator wants no
-    notices."""
+    """Return how an operator is notified of work; None for no notices."""
     async with context.database.reading() as connection:
         return await store.choice_of(connection, operator)
 

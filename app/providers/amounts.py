@@ -11,18 +11,19 @@ from app.core.reading import UnclearAmount, Unreadable
 from reconcile.money import InexactAmount, Money, MoneyError, exponent_of, from_major
 
 AmountUnit = Callable[[Any, str], Money]
-"""Function that reads an amount. The function takes the parsed value and the currency, returns
-Money, and raises MoneyError."""
+"""Function that reads an amount from the value and currency.
+
+The function raises MoneyError.
+"""
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Maximum number of amounts whose parsed value is cached. The cache takes about 300 kB."""
+"""Maximum number of amounts in the cache, about 300 kB."""
 
 _NUMBERS: Final = frozenset({Decimal, int, str})
 _CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
 _ILL_FORMED: Final = "is not a code of three capital letters"
 # Decimal() itself would also accept full-width digits, "1_000" and "1e9".
 _DIGITS: Final = 25
-"""Maximum digits before the decimal point; 64 bits of minor units need at most 19."""
 
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 
@@ -72,8 +73,6 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
     """Return an amount as exact money of zero or more.
-
-    name  name of the value, for the error
 
     Raise UnclearAmount for an inexact number, and Unreadable for any other fault.
     """

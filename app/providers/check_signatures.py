@@ -1,7 +1,6 @@
-"""The command `signature check`, which verifies requests written as JSON lines.
+"""Verify requests written as JSON lines, for the command `signature check`.
 
-Verification is the receiver's, without database and configuration. Secrets can be short, as in
-published examples.
+Secrets can be short, as in published examples.
 """
 
 import base64
@@ -25,10 +24,7 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """Error for an input line that cannot be checked, with a sentence.
-
-    name  name that the line states, if any
-    """
+    """Error for an input line that cannot be checked."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -54,10 +50,9 @@ class RequestLine:
 
 
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
-    """Parse one input line. Raise NotARequest if it is no request.
+    """Parse one input line. Raise NotARequest if the line is no request.
 
-    profile  profile for a line that names none
-    now  time for a line that states none
+    The profile and time are used for a line that names none.
     """
     try:
         given = json.loads(text)
@@ -144,8 +139,6 @@ def _headers(value: Any) -> Headers:
 
 
 def _raw(text: str) -> bytes:
-    """Return the bytes of a header's text as a server would receive them: Latin-1, or else
-    UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -175,9 +168,9 @@ AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
-    """Return a copy of the profile that allows timestamps to differ by this tolerance.
+    """Return a copy of the profile that allows this tolerance of timestamps.
 
-    It is unchanged if a verifier in `app.providers.named` has no such option, or for ANY_AGE there.
+    The profile is unchanged if its verifier has no such option.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
@@ -193,15 +186,14 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
 
 
 KEPT: Final = 256
-"""Maximum number of cached profiles, and of cached sources. Most input lines have the same profile
-and secrets."""
+"""Maximum number of cached profiles, and of cached sources."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes of an input line; the largest body, in base64, takes a third."""
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream. A line that is too long becomes an empty line."""
+    """Yield the lines of a stream. A line that is too long becomes empty."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line
@@ -212,10 +204,9 @@ def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) -> Iterator[str]:
-    """Yield one JSON object with the verdict on each line. No line raises an error.
+    """Yield one JSON object with the verdict on each line.
 
-    profile  profile for lines that name none
-    now  time of verification for lines that state none
+    No line raises an error.
     """
     for text in lines:
         name = None
@@ -235,10 +226,6 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Verify a request. Return None if it is genuine, otherwise the refusal.
-
-    Raise NotARequest for an invalid profile or a missing secret.
-    """
     profile = _loaded(line.profile)
     if isinstance(profile, str):
         raise NotARequest(profile)

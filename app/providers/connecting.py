@@ -14,11 +14,7 @@ SetupFacts = Mapping[str, str | list[str]]
 
 
 def setup_facts(profile: Profile) -> SetupFacts:
-    """Return the instructions of a profile as sentences, by part.
-
-    The keys are `where`, `secret`, `credentials`, `events`, `fields`, `traps` and `silence`. A part
-    is `not documented here` if the profile does not state it, and absent if it does not apply.
-    """
+    """Return the instructions of a profile as sentences, by part."""
     setup = profile.setup
     facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
     if profile.signature.mac != UNSIGNED:
@@ -66,20 +62,17 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 
 def names_no_order(profile: Profile) -> str:
-    """Return a sentence for an accepted delivery that names no order. The sentence says what the
-    shop must do."""
+    """Return the shop's instruction for accepted deliveries that name no order."""
     return f"Accepted, but it names no order: {where_to_put_the_reference(profile)}."
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
-    """Return the meaning of each credential that is needed to ask the provider. The keys are the
-    credentials' names."""
+    """Return the meaning of each credential that the provider's API needs."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}
 
 
 def takes_keys(profile: Profile) -> bool:
-    """Return whether the profile's secrets are public keys of the provider, and not shared
-    secrets."""
+    """Check whether the profile's secrets are the provider's public keys."""
     return keys.takes_keys(profile.signature.mac)

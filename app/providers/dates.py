@@ -1,8 +1,6 @@
-"""Parser of dates as providers write them.
+"""Parse dates as providers write them.
 
-Each entry of DATES takes the value, the field's name for messages, and the profile's offset for
-dates without a zone. Digits beyond the microsecond are cut off. A request's timestamp must consist
-of ASCII digits.
+Digits beyond the microsecond are cut off.
 """
 
 import re
@@ -18,7 +16,10 @@ from reconcile import instants
 from reconcile.instants import EARLIEST, LATEST, MILLISECOND, SECOND, Duration, Instant
 
 Date = Callable[[Any, str, str], Instant]
-"""Function that parses a date from value, field's name and default zone, or raises Unreadable."""
+"""Function that parses a date from value, field's name and default zone.
+
+The function raises Unreadable.
+"""
 
 ZONE: Final = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
@@ -162,8 +163,7 @@ class Timestamp:
     """Maximum time ahead of our clock, inclusive."""
 
     def text(self, request: Request) -> bytes | Refusal:
-        """Return the request's timestamp as it was received. Return a refusal if the request has no
-        timestamp, or more than one."""
+        """Return the request's only timestamp as received, or else a refusal."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]
@@ -177,7 +177,7 @@ class Timestamp:
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """Return None if the text is a timestamp of an allowed age, otherwise the refusal."""
+        """Return a refusal unless the text is a timestamp of an allowed age."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
                 signed_at = instants.parse_instant(text.decode("ascii"))

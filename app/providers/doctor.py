@@ -1,10 +1,6 @@
-"""The signature doctor, which finds out why a request was refused.
+"""Find out why a request was refused.
 
-    request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
-
-Each trial corrects one known mistake: the secret, its encoding, the profile, the spelling of the
-body, the address, or the unit of the time. The request stays refused. Sentences never contain a
-secret or text of the request.
+Each trial corrects one known mistake. Sentences never contain a secret or text of the request.
 """
 
 import json
@@ -28,7 +24,6 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _MARK: Final = "\ue000"
-"""Mark around a number with a fraction while a body is parsed, to write its digits again."""
 
 _MARKED: Final = re.compile(r'"(?:\ue000|\\ue000)([^"\\]*?)(?:\ue000|\\ue000)"')
 
@@ -36,8 +31,7 @@ _WHOLE: Final = re.compile(r"(?<=[0-9])\.0+(?=[,\]}\s]|\Z)")
 
 
 def respellings(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the JSON body in other spellings, each with its description. Spellings that equal
-    `body` are left out."""
+    """Yield the JSON body in other spellings, each with its description."""
     try:
         parse(body)
         document = json.loads(body, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
@@ -90,15 +84,14 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[Any], str]], ...]] = (
 
 
 ANY_AGE_S: Final = 100 * 365 * 24 * 3600
-"""Tolerance in seconds for a timestamp in a trial. The tolerance is very long, because the age is
-judged separately."""
+"""Very long tolerance in seconds for a timestamp in a trial."""
 
 PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Configuration of one source, of which each trial of the doctor changes a copy."""
+    """Configuration of one source, of which each trial changes a copy."""
 
     name: str
     profile: Profile
@@ -129,7 +122,7 @@ class _Trial(NamedTuple):
 def diagnose(
     account: Account, others: Sequence[Account], request: Incoming, *, now: Instant
 ) -> list[Diagnosis]:
-    """Return the mistakes that would each explain why a request was refused, likeliest first.
+    """Return the mistakes that could explain a refusal, likeliest first.
 
     others  the other sources, whose secrets are tried, too
     now  time at which the request arrived

@@ -31,7 +31,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
 
 
 def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
-    """Return the events that the document has at `path`, each with its own bytes.
+    """Return the events at `path` in the document, each with its own bytes.
 
     Raise Unreadable for none or too many.
     """
@@ -50,8 +50,7 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 
 
 def expand(document: Any, path: JsonPath) -> list[Any]:
-    """Return the values at `path`, one for each element that `[*]` matches. The list is empty if
-    nothing matches."""
+    """Return the values at `path`, one for each element that `[*]` matches."""
     if EACH not in path:
         value = find_paths(document, path)
         return [] if value is None else [value]

@@ -1,7 +1,6 @@
 """Text forms of signatures and secrets, one entry each.
 
-A decoder raises ValueError for all but the canonical spelling; hexadecimal digits can have either
-case.
+A decoder raises ValueError for all but the canonical spelling.
 """
 
 import binascii
@@ -15,7 +14,7 @@ WHSEC: Final = "whsec_"
 
 WHPK: Final = "whpk_"
 WHSK: Final = "whsk_"
-"""Prefixes of the public and the private key of Standard Webhooks 1.0, which are ed25519 keys."""
+"""Prefixes of ed25519 keys in Standard Webhooks 1.0."""
 
 _SEED_BYTES: Final = 32
 _RAW_KEY_IN_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
@@ -65,7 +64,6 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the bytes of a key for `load_key`: PEM or JSON Web Key as text, others decoded."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")
@@ -91,8 +89,7 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Label, prefix and separator that the profile states for a signature. Each is None if the
-    profile does not state it."""
+    """Label, prefix and separator of a signature; None if not stated."""
 
     label: bytes | None
     prefix: bytes | None

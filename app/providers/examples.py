@@ -1,11 +1,4 @@
-"""Documented example events of providers, and invented events of the same shape.
-
-    examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
-
-A line is a JSON object with `name`, `event`, `body`, `source` (the page or test that shows the
-shape), and `headers`, `url` and `method` if needed. To learn which values state the order, amount
-and date, each value is changed once and the event is read again.
-"""
+"""Load providers' example events, and build signed events of an equal shape."""
 
 import copy
 import hashlib
@@ -35,8 +28,7 @@ MOST_LEAVES: Final = 400
 """Maximum number of values in one body. The largest example has about a hundred."""
 
 LeafPath = tuple[str | int, ...]
-"""Path of a value in a request. The path begins with `body`, `query` or `header`; the steps from
-there follow."""
+"""Path of a value in a request, from `body`, `query` or `header`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +55,10 @@ class Example:
 
 
 def examples_of(profile: str) -> list[Example]:
-    """Load the documented events of a shipped profile, in the order of the file. The list is empty
-    for any other profile."""
+    """Load the documented events of a shipped profile.
+
+    The list is empty for any other profile.
+    """
     path = FOLDER / f"{profile}.jsonl"
     if profile not in shipped_profiles() or not path.exists():
         return []
@@ -81,12 +75,6 @@ def examples_of(profile: str) -> list[Example]:
 
 def find_example(profile: str, event: str) -> Example:
     """Return the only example that a text identifies.
-
-    The text is tried as:
-
-    - the example's name
-    - the provider's or the profile's word for the event
-    - the part of such a word before a colon
 
     Raise NotFoundError or UsageError with a list if none or several fit.
     """
@@ -135,11 +123,9 @@ class WantedEvent:
 def shape_event(
     source: Source, example: Example, wanted: WantedEvent, *, now: Instant, url: str
 ) -> Signed:
-    """Build a request to `url` from the example and the wanted values, signed as the provider
-    would.
+    """Build a signed request from the example and the wanted values.
 
-    Raise UsageError if a value does not fit the example, and ConfigurationError if only the
-    provider can sign.
+    Raise UsageError if a value does not fit, and ConfigurationError if only the provider can sign.
     """
     shape = _Shape(source, example, now=now, url=url)
     if wanted.order is not None:
@@ -318,7 +304,7 @@ _BETWEEN_TAGS: Final = re.compile(r"(?<=>)([^<>]+)(?=<)")
 
 
 class _Pairs(list[list[str]]):
-    """Names with their values, as in a form. The values can be replaced."""
+    """Replaceable names with their values, as in a form."""
 
 
 class _Texts(list[str]):
