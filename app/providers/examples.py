@@ -308,7 +308,10 @@ class _Pairs(list[list[str]]):
 
 
 class _Texts(list[str]):
-    """XML document as a list of pieces. Markup and texts alternate; the texts have odd indices."""
+    """XML document as a list in which markup and texts alternate.
+
+    The texts have odd indices.
+    """
 
 
 def _encoded(pairs: Sequence[Sequence[str]]) -> str:
@@ -431,7 +434,6 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Return a new id in the format of the old id, always equal for the same key."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

@@ -1,9 +1,6 @@
-"""A provider's answers to our questions about its events: how they are stored and read.
+"""Store and read a provider's answers to our questions about its events.
 
-    asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
-    bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
-
-The stored bytes include the references of the asked event, because the answer may not repeat them.
+The stored bytes include the asked event's references, because an answer may not repeat them.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,7 +25,7 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which a provider says that the payment does not exist, so no money moves."""
+"""HTTP statuses by which a provider says that the payment does not exist."""
 
 NOT_KNOWN: Final = "not_found"
 
@@ -36,11 +33,9 @@ NOT_KNOWN: Final = "not_found"
 def keep_answer(
     asked: Event, *, question: str, status: int, answer: bytes, dated: Instant | None = None
 ) -> bytes:
-    """Return the bytes in which an answer is stored. Equal answers to one question give equal
-    bytes.
+    """Return the bytes in which an answer is stored.
 
-    asked  event about which the provider was asked
-    dated  time in the answer's Date header, if needed
+    Equal answers to one question give equal bytes.
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
@@ -130,7 +125,7 @@ class AnswerReader:
         self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a stored answer states. Raise Unreadable if it cannot be read.
+        """Return the event of a stored answer. Raise Unreadable if none can be read.
 
         digest  SHA-256 of the stored bytes, 64 hex digits
         environment  environment of this instance; None for both
@@ -205,8 +200,6 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums, refunds and chargebacks that an answer about a succeeded payment
-        states."""
         if claim != "succeeded":
             return ()
         found = []
@@ -240,10 +233,6 @@ class AnswerReader:
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the references that the answer states, and proven ones of the asked event.
-
-        Raise Unreadable if the answer must name its order but does not.
-        """
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
         # Where the payment is unsigned and neither the question nor the answer names it, the answer
         # proves only the session: anyone could write another's payment beside their own session.
@@ -265,8 +254,6 @@ class AnswerReader:
         return references
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
-        """Raise Unreadable if the answer belongs to another environment. In the live environment,
-        also raise it if the answer states no environment."""
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -290,8 +277,6 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the amount that the answer states, or else the asked event's if the profile has no
-        place."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
@@ -319,8 +304,7 @@ def _money_of(written: list[Any] | None) -> Money | None:
 
 
 def is_answer(headers: str) -> bool:
-    """Return whether the stored headers belong to a provider's answer, and not to a received
-    request."""
+    """Check whether the stored headers belong to a provider's answer."""
     return headers.startswith(f"{FETCHED}: ")
 
 

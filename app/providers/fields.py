@@ -1,8 +1,6 @@
 """Locations of an event's fields, and the values that the fields may have.
 
-A location is written `KIND:NAME`, such as `json:data.order.reference` or `header:webhook-id`.
-LOCATIONS has one entry for each kind. JSON null counts as absent. Error sentences never quote the
-value found there.
+Error sentences never quote a value.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ class EventData:
     """One event of a verified delivery, from which fields are read.
 
     document  JSON of the event, or of the whole body if the profile gives no path
-    root  JSON of the whole body
     body  the whole body, decrypted if necessary
     digest  SHA-256 of the event's own bytes, 64 hex digits
     unclear  whether an amount of the event was inexact
@@ -61,7 +58,7 @@ class EventData:
     def of(self, document: Any, *, digest: str) -> EventData:
         """Return the data of one event in this delivery.
 
-        digest  SHA-256 of the event's own bytes, 64 hex digits
+        The digest is SHA-256 in 64 hex digits.
         """
         return EventData(document, self.incoming, root=self.root, body=self.body, digest=digest)
 
@@ -108,8 +105,6 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a fast lookup for a path that consists of member names only."""
-
     def find(data: EventData) -> Any:
         value = data.document
         for key in path:
@@ -184,8 +179,7 @@ LOCATIONS: Final[Mapping[str, Callable[[str], Find]]] = {
 
 
 def compile_location(text: str) -> Find:
-    """Compile a location to a function that finds the location's value in an event. Raise
-    ValueError if the location is malformed."""
+    """Compile a location to a finder. Raise ValueError if malformed."""
     if "{" in text or "}" in text:
         return _composite(text)
     kind, _, name = text.partition(":")
@@ -195,7 +189,6 @@ def compile_location(text: str) -> Find:
 
 
 def _composite(text: str) -> Find:
-    """Build a lookup that joins texts, or returns None if one without `?` is absent."""
     parts = tuple(_part(token) for token in template.read_template(text))
 
     def find(data: EventData) -> str | None:
@@ -233,8 +226,7 @@ def _part(token: template.Token) -> Callable[[EventData], str | None]:
 
 
 def as_text(value: Any, name: str) -> str | None:
-    """Return a JSON value as text: numbers as digits, booleans as words, None as None. Raise
-    Unreadable for any other value."""
+    """Return a JSON value as text. Raise Unreadable for an object or list."""
     if value is None or type(value) is str:
         return value
     if type(value) is bool:
@@ -248,8 +240,7 @@ def as_text(value: Any, name: str) -> str | None:
 
 
 def compile_locations(texts: tuple[str, ...]) -> Find:
-    """Compile several locations to one lookup. The lookup returns the first value that is present,
-    or None."""
+    """Compile several locations to one finder of the first present value."""
     finds = tuple(compile_location(text) for text in texts)
     if len(finds) == 1:
         return finds[0]
@@ -272,8 +263,7 @@ def plain_name(texts: tuple[str, ...]) -> str:
 
 
 def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
-    """Return a tuple with the first of these locations that is present in the event. If none is
-    present, return all locations."""
+    """Return the first present location alone, or else all locations."""
     for text in texts:
         if compile_location(text)(data) is not None:
             return (text,)
@@ -295,7 +285,7 @@ def event_id(value: Any, name: str) -> str:
 
 
 def required_text(value: Any, name: str) -> str:
-    """Return a reference, or a word such as the event's kind, in composed Unicode form.
+    """Return a reference or word in composed Unicode form.
 
     Raise Unreadable by the rules of `app.core.references`.
     """
@@ -311,8 +301,7 @@ def required_text(value: Any, name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the text with its control characters escaped. The result is cut to the maximum length
-    of a reference."""
+    """Return the text with escaped control characters, cut to a reference's length."""
     return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
 
 
@@ -321,16 +310,12 @@ def _escape(found: re.Match[str]) -> str:
 
 
 _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
-"""Pattern for the beginning of an order's reference that is valid in one source only, such as
-`@till:1001`."""
 
 
 def order_named(order: str, source: str, *, own: bool) -> str:
-    """Return the reference under which this instance stores an order of a source.
+    """Return the reference under which this instance stores a source's order.
 
-    own  whether the source's orders are kept apart from all other orders
-
-    Raise Unreadable if it is too long, or reserved for another source's own orders.
+    Raise Unreadable if the reference is too long, or reserved for another source.
     """
     if not own:
         if is_own_order(order):

@@ -1,6 +1,6 @@
-"""Find out which key has signed a stored request, and which content the signature covers.
+"""Find out which key has signed a stored request, and the signed content.
 
-Both follow from the stored request and the present secrets. No secret leaves this module.
+No secret leaves this module.
 """
 
 import hashlib
@@ -24,7 +24,10 @@ _PREFIX: Final = b"tallyhook secret fingerprint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """Key that has signed a request."""
+    """Key that has signed a request.
+
+    The public key is None for a shared secret.
+    """
 
     fingerprint: str
     public: bytes | None = field(default=None, repr=False)
@@ -42,8 +45,7 @@ class Covered:
 
 
 def key_fingerprint(secret: bytes) -> str:
-    """Return 16 hex digits that identify a secret. The digits suffice to tell keys apart, but not
-    to sign."""
+    """Return 16 hex digits that identify a secret without revealing the secret."""
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 
@@ -75,10 +77,7 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Return the key which proves that the request is genuine; None if no key does.
-
-        now  time at which the request arrived
-        """
+        """Return the key that proves the request genuine, if any does."""
         ends = self.account.ends
         for source, shown in self._tried:
             if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:
@@ -89,7 +88,10 @@ class AccountKeys:
 
 
 def public_key(profile: sections.Profile, secret: str) -> bytes | None:
-    """Return the public half of an asymmetric key in PEM; None for a shared secret."""
+    """Return the public half of an asymmetric key in PEM.
+
+    None means a shared secret.
+    """
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return None
@@ -106,10 +108,7 @@ def public_key(profile: sections.Profile, secret: str) -> bytes | None:
 
 
 def public_pem(secret: str, *, encoding: str) -> bytes | None:
-    """Return the public half of an asymmetric key in PEM, if the text is one.
-
-    encoding  text form of the key
-    """
+    """Return the public half of an asymmetric key in PEM, if the text is one."""
     try:
         public = schemes.load_key(encodings.SECRET_ENCODINGS[encoding](secret)).public
     except ValueError:
@@ -118,8 +117,7 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 
 
 def covered(account: Account, request: Incoming) -> Covered:
-    """Return the content that the signature of a request covers, as far as the profile alone
-    describes it."""
+    """Return the content that the signature of a request covers."""
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()
@@ -148,7 +146,7 @@ def covered(account: Account, request: Incoming) -> Covered:
 def key_identities(
     profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
-    """Return a digest of each key, equal under all profiles, to find keys used twice."""
+    """Return a digest of each key, equal under all profiles."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return frozenset()

@@ -1,7 +1,6 @@
-"""Identifiers of customers and payments in a normal form, so that equal ones have equal digests.
+"""Identifiers of customers and payments in a normal form.
 
-An identifier begins with its kind, such as `card:4242`; a phone number is only digits. The
-functions return None for a value that is no identifier of their kind.
+The functions return None for a value of another kind.
 """
 
 import re
@@ -11,8 +10,10 @@ from unicodedata import combining, normalize
 from app.core.masking import EMAIL_KIND
 
 MAX_CHARS: Final = 254
-"""Maximum number of characters of an identifier. No deliverable email address is longer (RFC
-5321)."""
+"""Maximum number of characters of an identifier.
+
+No deliverable email address is longer (RFC 5321).
+"""
 
 _EMAIL: Final = re.compile(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+\.[^@\s<>,;:\".]+")
 _CARD: Final = re.compile(r"(?:[\d*xX.\u2022 -]*[*xX.\u2022 -])?\d{4}|\d{12,19}", re.ASCII)
@@ -26,31 +27,28 @@ def email(value: object) -> str | None:
 
 
 def name(value: object) -> str | None:
-    """Return the identifier of a person's name: sorted words in lower case, such as `doe jose` for
-    `Doe, José`.
+    """Return the identifier of a name, such as `doe jose` for `Doe, José`.
 
-    Return None for a single word, which is too common to find a person by.
+    Return None for a single word, which is too common.
     """
     words = sorted(name_words(_text(value) or ""))
     return f"name:{' '.join(words)}" if len(words) > 1 else None
 
 
 def name_words(text: str) -> list[str]:
-    """Return the words of a person's name as they are compared: in lower case, without accents and
-    punctuation."""
+    """Return a name's words in lower case, without accents and punctuation."""
     plain = "".join(each for each in normalize("NFKD", text) if not combining(each))
     return _WORD.findall(plain.replace("\u2019", "'").casefold())
 
 
 def card(value: object) -> str | None:
-    """Return the identifier of a card: its last four digits, also of a masked number, or None."""
+    """Return the last four digits of a card as an identifier."""
     text = _text(value)
     return f"card:{text[-4:]}" if text and _CARD.fullmatch(text) else None
 
 
 def further_id(value: object) -> str | None:
-    """Return the identifier for a provider's id of any other thing, such as a charge. Return None
-    for any other value."""
+    """Return the identifier for a provider's id, such as a charge's."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 
@@ -66,17 +64,14 @@ _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.
 """Pattern of characters that can separate the digits of a phone number."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""Pattern of a phone number's beginning with a domestic zero, as in +49 (0)171 1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 
 _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""Pattern of a phone number by ITU-T E.164, which allows at most 15 digits. No number has fewer
-than eight."""
 
 
 def phone_digits(value: Any, country: str | None) -> str | None:
-    """Return a phone number's E.164 digits, country code first; None if incomplete or masked.
+    """Return a phone number's E.164 digits; None if incomplete or masked.
 
     country  calling code, such as `254`, of numbers that begin with a single zero
     """

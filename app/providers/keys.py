@@ -14,20 +14,16 @@ _PEM: Final = "-----BEGIN"
 
 
 def takes_keys(mac: str) -> bool:
-    """Return whether the secrets of a signature scheme are public keys, and not shared secrets."""
+    """Check whether the secrets of a signature scheme are public keys."""
     named = named_scheme(mac)
     return named.public_keys if named else mac in SCHEMES and SCHEMES[mac].asymmetric
 
 
 _BARE: Final = frozenset({32, 64})
-"""Lengths in bytes of raw ed25519 keys, which no check can tell from a shared secret."""
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError if a shared secret is in fact a public or private key.
-
-    Keys begin with `whpk_` or `whsk_`, or are PEM, a JSON Web Key, or DER in base64.
-    """
+    """Raise ValueError if a shared secret is in fact a public or private key."""
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
     if not is_key:
@@ -58,9 +54,9 @@ class KeyRing:
 
 
 def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: bool) -> KeyRing:
-    """Compile a source's secrets to keys, in order. Raise one ConfigurationError with all problems.
+    """Compile a source's secrets to keys, in order.
 
-    strict  whether a shared secret must be long, without outer blanks
+    Raise one ConfigurationError with all problems. If `strict` is set, short secrets are refused.
     """
     texts = [*secrets.listed, *secrets.named.values()]
     if profile.signature.mac == UNSIGNED:
@@ -127,7 +123,7 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
 
 
 def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
-    """Return the signature scheme that uses this secret, and the name of the secret's encoding."""
+    """Return the signature scheme that uses this secret, and its encoding."""
     also = profile.signature.also
     if also is None or not _is_also(profile, secret):
         return SCHEMES[profile.signature.mac], profile.secret.encoding

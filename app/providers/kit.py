@@ -1,7 +1,6 @@
 """Interface of the modules in `named/`: what a profile file cannot describe.
 
-A module can have a `SCHEME`, for `mac = "named:NAME"`, and `PARTICULARS`, for `code = "NAME"`. A
-module is loaded only when a profile names it.
+A module can have a `SCHEME`, for `mac = "named:NAME"`, and `PARTICULARS`, for `code = "NAME"`.
 """
 
 from abc import ABC, abstractmethod
@@ -23,12 +22,11 @@ to_base64 = ENCODINGS["base64"].encode
 from_hex = ENCODINGS["hex"].decode
 
 MAX_FORM_FIELDS = 1000
-"""Maximum number of fields of a form. No provider's form has a tenth of this number."""
+"""Maximum number of fields of a form."""
 
 
 class SingleHeader:
-    """A header that must be present exactly once. If it is absent or repeated, reading it gives a
-    refusal."""
+    """A header that must be present exactly once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,7 +52,7 @@ def mismatch(sentence: str) -> Refusal:
 def form_fields(body: bytes) -> list[tuple[str, str]]:
     """Return the fields of a form as sent, with bytes that are not UTF-8.
 
-    Raise ValueError if it is too large.
+    Raise ValueError if the form is too large.
     """
     if len(body) > MAX_FORM_BYTES:
         raise ValueError(f"the form is larger than {MAX_FORM_BYTES:,} bytes")
@@ -67,7 +65,7 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
 
 
 def ascii_text(value: bytes) -> str | None:
-    """Return the text of a header's value, or None if it is not plain ASCII."""
+    """Return a header's value as text; None if not plain ASCII."""
     return value.decode("ascii") if value.isascii() else None
 
 
@@ -83,7 +81,7 @@ class AgeLimit:
     """Maximum time ahead of our clock, inclusive."""
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return a refusal if a time is too old or too new at `now`; None if it is allowed."""
+        """Return a refusal if a time is too old or too new at `now`."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -123,11 +121,13 @@ class NamedVerifier(ABC):
 
     @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """Check a request that arrived at `now`. Return None if it is genuine, otherwise the
-        refusal. No error is raised."""
+        """Return a refusal unless a request that arrived at `now` is genuine.
+
+        No error is raised.
+        """
 
     def payload(self, request: Incoming) -> bytes:
-        """Return the document in a verified request's body, unwrapped by the scheme.
+        """Return the document in a verified request's body.
 
         Raise Unreadable if this fails.
         """
@@ -135,13 +135,14 @@ class NamedVerifier(ABC):
 
     @abstractmethod
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Build the request that a genuine provider would send with this body. Raise
-        ConfigurationError if the private key is missing."""
+        """Build the request that a genuine provider would send with this body.
+
+        Raise ConfigurationError if the private key is missing.
+        """
 
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
-"""Function that compiles a scheme. The function takes the source's name, the profile's options and
-the source's secrets."""
+"""Function that compiles a scheme from source, options and secrets."""
 
 
 _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
@@ -151,13 +152,11 @@ _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
     "@authority": frozenset({"address"}),
     "@scheme": frozenset({"address"}),
 }
-"""Parts of a request that each derived component of RFC 9421 covers. The keys are the components'
-names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedScheme:
-    """A signature scheme of `named/`: the function that compiles it, and its fixed properties."""
+    """A signature scheme of `named/`."""
 
     make: Factory
     """Compiles the scheme."""
@@ -176,10 +175,7 @@ class NamedScheme:
     """Name of the signed secret that identifies the account. None if each secret is a key."""
 
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
-        """Return what the signature covers besides the body: `query`, `address` and `header:NAME`.
-
-        Only headers in the option `required` count.
-        """
+        """Return the parts besides the body that the signature covers."""
         required = options.get("required", ())
         names = required if isinstance(required, list | tuple) else ()
         headers = {f"header:{each}" for each in names}
@@ -199,16 +195,16 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """Functions that one provider's events need besides their profile; None if not needed."""
+    """Functions that one provider's events need besides their profile."""
 
     other_form: Callable[[str], str] | None = None
     """Returns another template of the signed content that the provider sometimes uses."""
     greeting: Callable[[dict[str, Any]], object] | None = None
-    """Takes a verified request's JSON object, and returns the text to echo: 1 to 255 printable
-    ASCII characters. Any other value means that the request is a delivery."""
+    """Returns the text to echo to a verified request, 1 to 255 printable ASCII characters. Any
+    other value means that the request is a delivery."""
     capturing: Callable[[Event, EventData], object] | None = None
-    """Takes an event and its data, and returns the method of a payment that the provider may
-    capture without a further event. The source must list the method in CAPTURES."""
+    """Returns the method of a payment that may be captured without a further event. The source must
+    list the method in CAPTURES."""
     split: Callable[[Event, bytes, EventData], list[tuple[bytes, Event]]] | None = None
     """Takes an event, its bytes and its data, and returns the events in it, each with its bytes."""
     movements: Callable[[Any], Iterable[StatedMovement]] | None = None
@@ -227,14 +223,12 @@ def _named(name: str, what: str) -> Any:
 
 
 def names_of(what: str) -> list[str]:
-    """Return the names of the modules in `named/` that have this attribute, `SCHEME` or
-    `PARTICULARS`. All modules are loaded."""
+    """Return the names of the modules in `named/` with this attribute."""
     return [name for name in sorted(_MODULES) if _named(name, what)]
 
 
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the signature scheme that a profile's `mac` names; None if `mac` names no module of
-    `named/`."""
+    """Load the signature scheme that a profile's `mac` names, if any."""
     kind, _, name = mac.partition(":")
     return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None
 

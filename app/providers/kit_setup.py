@@ -1,4 +1,4 @@
-"""Reader of what a verifier in `named/` needs: a profile's options and a source's secrets.
+"""Read the options and secrets that a verifier in `named/` needs.
 
 All problems are collected. No sentence shows a secret.
 """
@@ -31,7 +31,7 @@ class Setup:
         self._problems.append(f"source {self._source}: {sentence}")
 
     def texts(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return an option that is a list of texts, and mark the option as known."""
+        """Return an option that is a list of texts."""
         value = self._left.pop(name, None)
         if value is None:
             return default
@@ -49,7 +49,7 @@ class Setup:
         return default
 
     def age(self, what: str, *, past_s: int = 300, future_s: int = 300) -> AgeLimit:
-        """Return the allowed age of a signed time, from the options `past_s` and `future_s`.
+        """Return the allowed age of a signed time, from the options.
 
         what  name of the time in sentences
         past_s, future_s  defaults, in seconds
@@ -65,10 +65,7 @@ class Setup:
         return default
 
     def listed(self, make: Callable[[str], T]) -> tuple[T, ...]:
-        """Return the listed secrets, each converted by a function. Failures are recorded.
-
-        make  converts a secret, or raises ValueError with the problem
-        """
+        """Return the listed secrets, converted by a function. Failures are recorded."""
         secrets = self._secrets.listed
         made = [
             self._made(f"secret {number} of {len(secrets)}", secret, make)
@@ -77,11 +74,9 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Return the named secrets, each converted by a function. Failures are recorded as
-        problems.
+        """Return the named secrets, converted by a function. Failures are recorded.
 
-        make  converts a secret, or raises ValueError with the problem
-        parts  names of secrets to leave out
+        The secrets in `parts` are left out.
         """
         made = {
             name: self._made(f"secret {name!r}", secret, make)
@@ -91,7 +86,7 @@ class Setup:
         return {name: each for name, each in made.items() if each is not None}
 
     def part(self, name: str, make: Callable[[str], T]) -> T | None:
-        """Return the converted secret with this name; None if not configured or not convertible.
+        """Return the converted secret with this name, if there is one.
 
         A failure is recorded as a problem.
         """
@@ -110,8 +105,7 @@ class Setup:
             return None
 
     def conclude(self) -> None:
-        """Raise one ConfigurationError that lists every problem, including unknown options. Do
-        nothing if there is none."""
+        """Raise one ConfigurationError that lists every problem, if any."""
         for name in self._left:
             self.problem(f"signature.options.{name} is not an option of this scheme")
         if self._problems:

@@ -1,7 +1,6 @@
 """Paths into JSON, such as `data.items[0].id`, `Item[Name=Amount].Value` and `events[*].id`.
 
-A step is a name, an index or a search. A search finds the object in a list that has a member with
-the given text; on a single object, it is a condition. A text that ends in `*` matches every text
+A step is a name, an index or a search in a list. A search text that ends in `*` matches every text
 with this beginning.
 """
 
@@ -16,12 +15,11 @@ from app.core.strict_json import NumberText
 from app.providers.request import Request, header_values
 
 MAX_ITEMS: Final = 1_000
-"""Maximum number of events in one body. Providers send at most a few hundred at once."""
+"""Maximum number of events in one body."""
 
 
 class Where(NamedTuple):
-    """Step of a path: the first object whose member `name` has the text `value`, or its prefix
-    before `*`."""
+    """Step of a path: the first object whose member `name` has the text `value`."""
 
     name: str
     value: str
@@ -46,9 +44,9 @@ _STEP = re.compile(
 
 
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
-    """Split the text of a path into its steps. Raise ValueError if it is malformed.
+    """Split the text of a path into its steps. Raise ValueError if malformed.
 
-    each  whether it can contain one `[*]`
+    If `each` is set, the path can contain one `[*]`.
     """
     steps: list[PathStep] = []
     place = 0
@@ -73,7 +71,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path, or None if it is absent or a type is wrong."""
+    """Return the value at a path; None if absent or of a wrong type."""
     value = document
     for step in path:
         value = take(value, step)
@@ -119,7 +117,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the values at `path` as written in the JSON text; several only with `[*]`."""
+    """Return the values at `path` as written in the JSON text."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]
@@ -173,16 +171,14 @@ def _next(text: str, end: int) -> int:
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a JSON value as text, with numbers as they were written. Return None for null, an
-    object or a list."""
+    """Return a JSON value as text. Return None for null, an object or a list."""
     if type(value) is bool:
         return "true" if value else "false"
     return str(value) if isinstance(value, str) else None
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON without blanks, with keys in the order received, like JavaScript's
-    JSON.stringify."""
+    """Return a value as JSON without blanks, like JavaScript's JSON.stringify."""
     return _write(value, sort=False)
 
 

@@ -1,5 +1,4 @@
-"""Reader of profile files. The reader returns an immutable Profile, or reports all mistakes of the
-file, each with its line."""
+"""Read profile files, and report all mistakes of a file."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -33,21 +32,22 @@ def shipped_profiles() -> list[str]:
 def load_profile(name_or_path: str) -> Profile:
     """Load a profile by its shipped name, or by a path with `/` or `.toml`.
 
-    Raise one ConfigurationError with every mistake, its file, line and key.
+    Raise one ConfigurationError with every mistake.
     """
     path = _path_of(name_or_path)
     return read_profile(path, _text(path))
 
 
 KEPT: Final = 128
-"""Maximum number of cached profiles, which is more than are shipped. Reading a profile again takes
-milliseconds."""
+"""Maximum number of cached profiles."""
 
 
 @lru_cache(maxsize=KEPT)
 def read_profile(path: Path, text: str) -> Profile:
-    """Return the profile that a text describes. The profile's name is taken from `path`. Raise one
-    ConfigurationError that lists every mistake."""
+    """Return the profile that a text describes.
+
+    The profile's name comes from `path`. Raise one ConfigurationError with every mistake.
+    """
     values = read_toml(
         text,
         _table_of(Profile),
@@ -60,8 +60,7 @@ def read_profile(path: Path, text: str) -> Profile:
 
 
 def profile_text(name_or_path: str) -> str:
-    """Return the text of a profile's file, by name or path. Raise ConfigurationError if
-    unreadable."""
+    """Return the text of a profile's file. Raise ConfigurationError if unreadable."""
     return _text(_path_of(name_or_path))
 
 
@@ -181,12 +180,11 @@ def list_profiles() -> list[dict[str, Any]]:
 
 
 def what_events_are_worth(profile: Profile) -> str:
-    """Return when a profile's events count:
+    """Return when a profile's events count.
 
     - `signed`: as soon as they are verified
     - `fetched back`: only after the provider was asked
-    - `unconfirmed`: never by themselves, because all merchants share the key and events name no
-      account
+    - `unconfirmed`: never by themselves, because all merchants share the key
     - `none`: never, because the profile only verifies signatures
     """
     if profile.verifies_only:
@@ -197,7 +195,7 @@ def what_events_are_worth(profile: Profile) -> str:
 
 
 def show_profile(name_or_path: str) -> dict[str, Any]:
-    """Return everything that a profile states, section by section, with its defaults.
+    """Return everything that a profile states, with its defaults.
 
     Raise NotFoundError for an unknown profile, and ConfigurationError with every mistake.
     """
@@ -214,10 +212,7 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return an instruction that the shop must report a reference of each payment, or None.
-
-    None is needed if an event or the provider's answer names the order, or if no event moves money.
-    """
+    """Return an instruction to report a reference of each payment, if needed."""
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None
@@ -241,8 +236,7 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
 
 
 def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a profile that `show_profile` returned, as dotted keys with their
-    values. Absent values are left out."""
+    """Yield a shown profile's entries as dotted keys with values."""
     for key, value in shown.items():
         if type(value) is dict:
             yield from profile_rows(value, f"{prefix}{key}.")
@@ -251,8 +245,7 @@ def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def check_profile(name_or_path: str) -> list[str]:
-    """Return every mistake of a profile file, each with file, line and key. Raise NotFoundError if
-    the file does not exist."""
+    """Return every mistake of a profile file. Raise NotFoundError for no file."""
     _must_exist(name_or_path)
     try:
         load_profile(name_or_path)

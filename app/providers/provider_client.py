@@ -1,5 +1,4 @@
-"""Client that asks one source's provider about its events. If the provider needs an access token,
-the client requests one first."""
+"""Ask one source's provider about its events."""
 
 import asyncio
 import ssl
@@ -20,16 +19,15 @@ from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 from reconcile.ledger.events import Event
 
 LIMIT_S: Final = 10.0
-"""Maximum seconds for a request and its complete answer. The limit can be this long, because no
-person waits for the answer."""
+"""Maximum seconds for a request and its complete answer."""
 
 TOKEN_S: Final = 3_000.0
-"""Maximum seconds for which an access token is used; providers issue tokens for an hour."""
+"""Maximum seconds for which an access token is used."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
 TOKEN_MARGIN_S: Final = 60.0
-"""Seconds before the expiry of an access token from which it is no longer used."""
+"""Seconds before its expiry from which an access token is no longer used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,9 @@ class ProviderClient:
         self._token_ends = 0.0
 
     async def ask(self, event: Event) -> AnsweredQuestion | None:
-        """Ask the provider one question about an event; None if a needed reference is missing.
+        """Ask the provider one question about an event.
 
-        Failures are part of the answer.
+        None means that a needed reference is missing. Failures are part of the answer.
         """
         if self._questions.about(event) is None:
             return None
@@ -91,8 +89,6 @@ class ProviderClient:
 
 
 def _token_of(body: bytes) -> tuple[str | None, float]:
-    """Return the access token in an answer, and its lifetime in seconds. The token is None if there
-    is none."""
     try:
         document = parse(body)
     except Unreadable:
@@ -129,8 +125,7 @@ class Probe:
 
 
 async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
-    """Probe an address with one GET request without credentials. For an https address, also make a
-    separate TLS handshake."""
+    """Probe an address with one GET request without credentials."""
     version, problem, ends = await _handshake(url)
     answer = await exchange(client, "GET", url, headers={}, limit_s=PROBE_LIMIT_S)
     return Probe(
@@ -145,14 +140,16 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """Return when the certificate of an https address expires. Return EARLIEST if the certificate
-    is not trusted, and None if nothing answers."""
+    """Return when the certificate of an https address expires.
+
+    Return EARLIEST for an untrusted certificate, and None without an answer.
+    """
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 
 
 def date_of(header: str) -> Instant | None:
-    """Return the time in a Date header (RFC 9110, section 5.6.7), or None if it is malformed."""
+    """Return the time in a Date header (RFC 9110, section 5.6.7), if valid."""
     try:
         found = parsedate_to_datetime(header)
     except (ArithmeticError, ValueError):  # ArithmeticError: the year is far too large

@@ -1,7 +1,7 @@
-"""Questions to a provider about one of its events, each a request to a host that the profile fixes.
+"""Questions to a provider about one of its events.
 
-Only references are taken from an event, never an address. Credentials are sent in headers and
-bodies, because addresses are stored.
+Only references are taken from an event, never an address. Addresses contain no credentials, because
+addresses are stored.
 """
 
 import base64
@@ -41,7 +41,7 @@ class Question:
 class Questions:
     """The questions of a source, compiled once.
 
-    Raises ConfigurationError for a missing credential, or one that no header can hold.
+    Raises ConfigurationError for a missing or unusable credential.
     """
 
     def __init__(
@@ -75,10 +75,9 @@ class Questions:
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """Build the question about this event. Return None if a needed reference is missing or
-        unsafe.
+        """Build the question about this event.
 
-        access_token  access token, if `needs_token` is true
+        Return None if a needed reference is missing or unsafe.
         """
         rule = self._rule
         for template in self._urls:  # the first address whose references this event has all
@@ -131,12 +130,6 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Return a template filled with references and credentials. Raise LookupError if one is
-        missing.
-
-        write  encodes each value
-        """
-
         def value_of(match: re.Match[str]) -> str:
             name = match[1]
             if name.startswith("credential:"):

@@ -1,4 +1,4 @@
-"""Reader of the events in a verified body, by the locations that a profile states.
+"""Read the events in a verified body.
 
 Events contain only keyed digests of the customer's phone number, email address and name.
 """
@@ -33,10 +33,7 @@ from reconcile.money import Money
 
 
 class ClaimWords:
-    """Table of a profile's words and the claims that they make.
-
-    otherwise  claim of a word that the profile does not list
-    """
+    """Table of a profile's words and the claims that they make."""
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
 

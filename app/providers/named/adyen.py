@@ -11,8 +11,7 @@ from app.providers import fields, kit, paths
 from reconcile.ledger.events import Event
 
 MOST_PARTS: Final = 50
-"""Maximum number of payments that one event can list. An order is usually paid in two or three
-parts."""
+"""Maximum number of payments that one event can list."""
 
 
 def _method(event: Event, data: fields.EventData) -> object:
@@ -20,11 +19,6 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
-    """Split an event about an order that Adyen closed before it was fully paid.
-
-    Return one event for each refunded payment. The signature does not cover the list of payments,
-    so these events only put orders on hold.
-    """
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]
     found: list[tuple[bytes, Event]] = []

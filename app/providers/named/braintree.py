@@ -1,8 +1,7 @@
 """Braintree: a form with XML in base64, signed for each public key.
 
-Source: braintree_python, `webhook_notification_gateway.py`. `bt_signature` contains pairs
-`public_key|hex`, joined by `&`: HMAC-SHA1 of `bt_payload`, with the SHA-1 of the private key as
-key. The age of a request is not checked, because Braintree repeats a delivery for a day.
+Source: braintree_python, `webhook_notification_gateway.py`. The age of a request is not checked,
+because Braintree repeats a delivery for a day.
 """
 
 import json
@@ -23,8 +22,7 @@ from reconcile.instants import Instant
 
 
 def xml_to_json(document: bytes) -> bytes:
-    """Return an XML document as JSON, `{"<root>": …}`. Raise Unreadable, without quoting the
-    document, if it cannot be parsed."""
+    """Return an XML document as JSON. Raise Unreadable for malformed XML."""
     if document.startswith(TRIAL):
         raise Unreadable(TRIED)
     try:
@@ -126,8 +124,7 @@ class Braintree(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request from a notification in XML. The request is signed for the first
-        public key."""
+        """Build a notification in XML, signed for the first public key."""
         public, key = next(iter(self._keys.items()))
         digits = kit.to_base64(body).decode()
         payload = "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))
@@ -137,8 +134,10 @@ class Braintree(kit.NamedVerifier):
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
-    """Compile the scheme, which has no options. Each named secret is a private key, and its name is
-    the public key."""
+    """Compile the scheme.
+
+    Each named secret is a private key, and its name is the public key.
+    """
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:
@@ -156,8 +155,6 @@ def _private_key(secret: str) -> HmacKey:
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
-    """Return the fields bt_signature and bt_payload of a body; None if either is missing or occurs
-    twice."""
     try:
         fields = kit.form_fields(body)
     except ValueError:

@@ -1,9 +1,7 @@
-"""HMAC over a time, a list of header names, the headers' values and the body, as Coinbase CDP
-signs.
+"""HMAC over a time, a list of header names, the headers' values and the body.
 
-Source: docs.cdp.coinbase.com, "Verify signatures". The header has the form
-`t=1728394718,h=content-type x-event-id,v1=<hex>`. v1 is the HMAC-SHA256 of `{t}.{h}.{values joined
-by .}.{body}`. The older v0 does not cover the headers, and is refused.
+Source: docs.cdp.coinbase.com, "Verify signatures". The older v0 does not cover the headers, and is
+refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +14,14 @@ from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
 
 MAX_DIGITS: Final = 12
-"""Maximum number of digits of a signature's time in seconds. Twelve digits suffice until the year
-33658."""
+"""Maximum number of digits of a signature's time in seconds."""
 
 
 MAX_NAMES: Final = 64
-"""Maximum number of headers that one signature covers. Providers name two or three. Thousands of
-names could produce megabytes of signed content."""
+"""Maximum number of headers that one signature covers.
+
+Thousands of names could produce megabytes of signed content.
+"""
 
 
 class SignatureHeader(NamedTuple):
@@ -117,10 +116,7 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request whose signature covers the required headers.
-
-        `content-type` is `application/json`; others have the event's id.
-        """
+        """Build a request whose signature covers the required headers."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required
@@ -138,8 +134,8 @@ def covered_headers(
 ) -> CoveredHeaders:
     """Compile the scheme.
 
-    The options are `header` (default `x-hook0-signature`), `required` (headers to cover; default
-    none), `past_s` and `future_s` (default 300). Secrets are used as text.
+    The options are `header` (default `x-hook0-signature`), `required` (default none), `past_s` and
+    `future_s` (default 300).
     """
     setup = Setup(source, options, secrets)
     header = setup.text("header", "x-hook0-signature")

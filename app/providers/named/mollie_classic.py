@@ -14,8 +14,6 @@ _REFUNDED: Final[dict[str | None, StateWord]] = {
     "failed": "undone",
     "canceled": "undone",
 }
-"""Mollie's words for refunds that were done or undone. A refund with another word, such as
-`queued`, is pending."""
 
 
 def _listed(answer: Any) -> Iterator[kit.StatedMovement]:

@@ -1,8 +1,6 @@
-"""OPPWA (Peach Payments and other gateways): the body is encrypted with AES-256-GCM.
+"""OPPWA (Peach Payments and other gateways): a body in AES-256-GCM.
 
-Source: the platform's page "Webhooks: integration and decryption". The key is 64 hex digits.
-Headers have the initialization vector and the tag in hex. The body is hex, alone or as the member
-`encryptedBody` of a JSON object. No time is signed.
+Source: the platform's page "Webhooks: integration and decryption". No time is signed.
 """
 
 import hmac
@@ -21,8 +19,7 @@ from reconcile.instants import Instant
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16
-"""Length in bytes of the whole tag, which the platform always sends. A shorter tag would be easier
-to guess."""
+"""Length in bytes of a whole tag. A shorter tag is easier to guess."""
 IV_BYTES: Final = 12
 
 _WRAPPED = re.compile(rb'\s*\{\s*"encryptedBody"\s*:\s*"([0-9A-Fa-f]*)"\s*\}\s*')
@@ -78,8 +75,7 @@ class Oppwa(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request whose body is encrypted with the newest key, with a derived
-        initialization vector."""
+        """Build a request whose body is encrypted with the newest key."""
         key = self._keys[0]
         content = f"{event_id}.{now}.".encode() + body
         nonce = hmac.digest(key, content, "sha256")[:IV_BYTES]
@@ -93,8 +89,7 @@ class Oppwa(kit.NamedVerifier):
 
 
 def oppwa(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Oppwa:
-    """Compile the scheme, which has no options. The listed secrets are the keys, 64 hex digits
-    each."""
+    """Compile the scheme. The listed secrets are keys of 64 hex digits."""
     setup = Setup(source, options, secrets)
     keys = setup.listed(_key)
     if not secrets.listed:

@@ -1,8 +1,6 @@
 """PayPal: an RSA signature over `{id}|{time}|{webhook id}|{CRC-32 of the body}`.
 
 Source: PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and PayPal's page "Integrate webhooks".
-The operator configures each certificate under its URL; nothing is fetched while a request waits. A
-certificate must name *.paypal.com and be valid.
 
 Anybody can give another body the same CRC-32. So an event that moves money counts only after it was
 fetched from PayPal.
@@ -36,7 +34,10 @@ ALGORITHM: Final = b"SHA256withRSA"
 refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Maximum age in seconds of an accepted delivery. PayPal repeats a delivery for three days."""
+"""Maximum age in seconds of an accepted delivery.
+
+PayPal repeats a delivery for three days.
+"""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
@@ -172,8 +173,7 @@ def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> 
     """Compile the scheme.
 
     The options are `hosts`, `past_s` (default 4 days) and `future_s` (default 300). The named
-    secrets are `webhook_id`, `private_key` for signing, and each certificate in PEM, with its
-    chain, under its URL.
+    secrets are `webhook_id`, `private_key` for signing, and each certificate in PEM under its URL.
     """
     setup = Setup(source, options, secrets)
     hosts = setup.texts("hosts", HOSTS)

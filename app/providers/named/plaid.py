@@ -1,8 +1,6 @@
-"""Plaid: a JSON Web Token in ES256 that contains the body's digest, and names its key by id.
+"""Plaid: a JSON Web Token in ES256 with the body's digest.
 
-Source: plaid.com/docs, "Verify webhooks". Each key is the JWK of Plaid's
-/webhook_verification_key/get. Nothing is fetched while a request waits; for an unknown id, the
-refusal says what to add. Every other algorithm, including `none`, is refused.
+Source: plaid.com/docs, "Verify webhooks". Every other algorithm, including `none`, is refused.
 """
 
 import json
@@ -90,7 +88,7 @@ class Plaid(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request that is signed with the first key whose private half is configured."""
+        """Build a request signed with the first private key."""
         for identity, key in self._keys.items():
             if key.pair.private is not None:
                 claims = {"iat": now // SECOND, _BODY_DIGEST: sha256(body).hexdigest()}

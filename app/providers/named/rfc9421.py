@@ -1,7 +1,6 @@
-"""HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
+"""HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530).
 
-The RFC leaves clock, keys and required components to each application (3.2.1). A request is
-accepted if one signature covers a digest that matches the body.
+The RFC leaves clock, keys and required components to each application (3.2.1).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +26,6 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Address to use if a request's address is unknown. Signatures that do not cover the address can
-then be verified."""
 
 
 class Claim(NamedTuple):
@@ -45,7 +42,7 @@ class Claim(NamedTuple):
 
 
 def stated_claims(headers: Headers) -> list[Claim]:
-    """Return the signature of each label in both Signature-Input and Signature, in order.
+    """Return the signature of each label in both headers, in order.
 
     Raise ValueError if a header is no dictionary of RFC 9651.
     """
@@ -75,7 +72,7 @@ def _refuse_repeat(_key: str, _context: str) -> None:
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """Return the text that is signed (RFC 9421, section 2.5), and its components.
+    """Return the signed text (RFC 9421, section 2.5), and its components.
 
     Raise ValueError for an unknown, absent, repeated or non-ASCII component.
     """
@@ -106,8 +103,10 @@ def signature_base(
 
 
 def is_digest_of(headers: Headers, body: bytes) -> bool:
-    """Return whether every digest in Content-Digest matches the body. A digest with an unknown
-    algorithm does not match."""
+    """Check whether every digest in Content-Digest matches the body.
+
+    A digest with an unknown algorithm does not match.
+    """
     value = b", ".join(value for name, value in headers if name == CONTENT_DIGEST.encode())
     try:
         ContentDigest.verify(value, body)
@@ -126,9 +125,6 @@ class _Message:
 
 
 class _Lines:
-    """Headers in which a name may occur several times. A mapping would keep only one value of a
-    name."""
-
     def __init__(self, lines: list[tuple[str, str]]) -> None:
         self._lines = lines
 
@@ -149,7 +145,7 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""Names of the ECDSA algorithms: `raw` with r and s side by side (RFC 9421), or `der`."""
+"""Names of the ECDSA algorithms for raw (RFC 9421) and DER signatures."""
 
 EITHER: Final = "either"
 """Value of the option `ecdsa` that accepts both formats, as pawaPay needs."""
@@ -161,7 +157,7 @@ LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Maximum components in all signatures of a request, which are read unverified. Usual are six."""
+"""Maximum number of unverified components in all signatures of a request."""
 
 Keys = Mapping[str, Key]
 
@@ -188,11 +184,7 @@ _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.
 
 
 class Rfc9421(kit.NamedVerifier):
-    """Verifier that uses the key named by a signature.
-
-    required  components to cover besides the body's digest
-    tag  tag that a signature must state; "" for any
-    """
+    """Verifier that uses the key named by a signature."""
 
     def __init__(
         self, keys: Mapping[str, Keys], *, required: tuple[str, ...], tag: str, age: AgeLimit
@@ -260,8 +252,7 @@ class Rfc9421(kit.NamedVerifier):
         return self._age.check(created, now)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant, method: str, url: str) -> Signed:
-        """Build a request that is signed with the first key, over the required components and the
-        body's digest."""
+        """Build a request that is signed with the first key."""
         made = {
             CONTENT_DIGEST: ContentDigest.create(body),
             "content-type": "application/json",
@@ -290,8 +281,8 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
 
     The options are `required` (default `content-digest`), `algorithms` (default all), `ecdsa`
     (`raw`, `der` or `either`; default `raw`), `tag` (default any), `past_s` and `future_s` (default
-    300). A named secret's name is its keyid. A secret is a public key in PEM or as a JWK, or a
-    shared secret as `hmac:` and base64.
+    300). A secret is a public key in PEM or as a JWK, or a shared secret as `hmac:` and base64,
+    named by its keyid.
     """
     setup = Setup(source, options, secrets)
     required = setup.texts("required", (CONTENT_DIGEST,))
@@ -335,8 +326,6 @@ def _shared_key(secret: str) -> Keys:
 
 
 class _Either:
-    """Key that accepts ECDSA signatures in both formats, raw and DER."""
-
     secret = b""
 
     def __init__(self, one: Key, other: Key) -> None:

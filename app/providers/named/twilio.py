@@ -1,8 +1,7 @@
-"""Twilio: HMAC over the full URL and the sorted form, or over a URL with the body's digest.
+"""Twilio: HMAC over the URL and the form, or the body's digest.
 
-Source: twilio-python, `twilio.request_validator`, and Twilio's page "Webhooks security". Listed
-secrets are auth tokens (HMAC-SHA1); named secrets are shared keys by id (HMAC-SHA256). The unsigned
-header that names a key cannot choose a weaker algorithm for it. No time is signed.
+Source: twilio-python, `twilio.request_validator`. The unsigned header that names a key cannot
+choose a weaker algorithm for the key. No time is signed.
 """
 
 import re
@@ -89,8 +88,7 @@ class Twilio(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request. The body is sent as JSON if it begins with `{` or `[`, and
-        otherwise as a form."""
+        """Build a signed request with the body as JSON or as a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
             url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
@@ -109,9 +107,9 @@ class Twilio(kit.NamedVerifier):
 
 
 def twilio(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Twilio:
-    """Compile the scheme, which has no options.
+    """Compile the scheme.
 
-    Listed secrets are auth tokens; named ones are shared keys by id.
+    Listed secrets are auth tokens. Named secrets are shared keys by id.
     """
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
@@ -138,8 +136,6 @@ def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
-    """Return every content that may be signed. The URL may be signed with or without a port,
-    because Twilio does both."""
     match = _URL.fullmatch(url)
     if match is None:
         return {_content(url, fields)}
