@@ -55,8 +55,10 @@ class ClaimWords:
 
 
 class KindWords:
-    """Set of kinds of events from a profile's list. A final `*` in the list matches every kind with
-    this beginning."""
+    """Set of kinds of events from a profile's list.
+
+    A final `*` matches every kind with this beginning.
+    """
 
     __slots__ = ("_beginnings", "_exact")
 
@@ -72,27 +74,24 @@ COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"
 """Claims that concern the order's whole price if they state no amount."""
 
 UNSTATED: Final = "unstated"
-"""Environment of an event that does not state one, although the profile has a location for it."""
+"""Environment of an event that states none."""
 
 NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
 
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
-"""Claims for which no sum of refunds is read, because their effect on the money is unknown or not
-final."""
+"""Claims for which no sum of refunds is read."""
 
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
 """Claims that the provider need not confirm, because they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose metadata can describe the refund or dispute, so that only the account shows the
-shop."""
+"""Claims whose metadata can describe the refund or dispute."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
 
 MAX_STATED: Final = 500
-"""Maximum number of characters of a stated fact. A description of goods may be a paragraph. A
-longer fact is left out."""
+"""Maximum number of characters of a stated fact. A longer fact is left out."""
 
 
 class ProfileField:
@@ -106,13 +105,11 @@ class ProfileField:
         self.name = fields.plain_name(locations)
 
     def name_in(self, data: fields.EventData) -> str:
-        """Return the field's name for sentences about this body: the first location that is
-        present."""
+        """Return the field's name for sentences about this body."""
         return fields.plain_name(fields.holding(self._locations, data))
 
     def text(self, data: fields.EventData) -> str | None:
-        """Return the field's text, or None if it is absent. Raise Unreadable if it is not a valid
-        text."""
+        """Return the field's text, if any. Raise Unreadable if the text is invalid."""
         value = self.find(data)
         if value is None:
             return None
@@ -128,9 +125,9 @@ class ProfileField:
         return fields.required_text(value, self.name_in(data))
 
     def description(self, data: fields.EventData) -> str | None:
-        """Return the field as a description for people, or None if there is no readable text.
+        """Return the field as a description for people, if readable.
 
-        Possible phone numbers are masked, and control characters escaped.
+        Possible phone numbers are masked.
         """
         try:
             value = self.find(data)
@@ -159,9 +156,9 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return the exact amount, or None; for an inexact one, also set `data.unclear`.
+        """Return the exact amount. Raise Unreadable if the field cannot be read.
 
-        Raise Unreadable if it cannot be read.
+        For an inexact amount, return None and set `data.unclear`.
         """
         value = self._amount.find(data)
         if value is None:
@@ -182,7 +179,6 @@ class Price:
 class ShopMembers:
     """Fields in which a source's events state their account and their shop.
 
-    where  locations of the account
     accounts  our accounts; if empty, the account is not checked, or with `connected` every named
               account is another shop's
     connected  whether events of the account that owns the key name no account
@@ -238,8 +234,7 @@ class EventReader:
     """Reader of one source's events.
 
     captures  payment methods that are captured without a further event
-    vouchers  values of the header `authorization` that only the provider sends; a request's
-              unsigned payment method counts only with one
+    vouchers  values of the header `authorization` that only the provider sends
     """
 
     def __init__(
@@ -324,8 +319,7 @@ class EventReader:
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
-        """Return the events in a decrypted or unwrapped body. Raise Unreadable if it cannot be
-        read."""
+        """Return the events in a decrypted body. Raise Unreadable for a malformed body."""
         if body.startswith(reading.TRIAL):
             raise reading.Unreadable(reading.TRIED)
         document = self._document(self._request, body)
@@ -344,9 +338,9 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
-        """Return only the account, the shop and the environment that a body states, without errors.
+        """Return the account, shop and environment in a body, without errors.
 
-        An unreadable body counts as another account's, if the source checks accounts.
+        An unreadable body counts as another account's, if accounts are checked.
         """
         if self._accounts is None and not self._names_environments:
             return reading.NOBODYS
@@ -380,7 +374,7 @@ class EventReader:
     def orders_named(
         self, body: bytes, incoming: request.Incoming, *, digest: str | None
     ) -> set[str]:
-        """Return the orders that a body names at the profile's locations. Numbers count as texts.
+        """Return the orders that a body names at the profile's locations.
 
         digest  digest of the single event to read; None for all
         """
@@ -399,8 +393,10 @@ class EventReader:
         return found
 
     def phones(self, body: bytes, incoming: request.Incoming) -> list[str]:
-        """Return the customers' phone numbers in a body, as E.164 digits. Raise Unreadable if the
-        body cannot be read."""
+        """Return the customers' phone numbers in a body, as E.164 digits.
+
+        Raise Unreadable if the body cannot be read.
+        """
         found = [
             phone_digits(self._phone.find(each), self._country)
             for each in self._each(body, incoming)
@@ -408,7 +404,7 @@ class EventReader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Return the only deadline for answering the dispute in a body, if there is one.
+        """Return the only deadline for answering the dispute in a body, if any.
 
         Raise Unreadable if the body cannot be read.
         """
@@ -423,12 +419,9 @@ class EventReader:
     def transaction(
         self, body: bytes, incoming: request.Incoming, *, digest: str
     ) -> dict[str, str]:
-        """Return the facts that one event of a body states about its payment, by name.
+        """Return the facts that one event of a body states about its payment.
 
-        They are the members of the profile's section [transaction], and the customer's `email`,
-        `name` and `card` (last four digits). Raise Unreadable if the body cannot be read.
-
-        digest  digest of the event to read; needed in a body with several events
+        Raise Unreadable if the body cannot be read. A body with several events needs `digest`.
         """
         customer, stated = self._profile.customer, self._profile.transaction
         locations = {each.name: getattr(stated, each.name) for each in members_of(stated)}
@@ -537,10 +530,6 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Return whether an authorized payment was certainly captured.
-
-        CAPTURES must list its unsigned method, and the request have a credential of the provider.
-        """
         given = _AUTHORIZATION(data.incoming.headers)
         if len(given) != 1 or not any(hmac.compare_digest(given[0], v) for v in self._vouchers):
             return False
@@ -631,10 +620,6 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment that an event states, or else that of the source's keys.
-
-        Raise Unreadable if it is unknown, or cannot be read in an event that moves money.
-        """
         try:
             value = self._environment.find(data)
         except reading.Unreadable:
@@ -657,5 +642,5 @@ class EventReader:
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:
-    """Return whether an event states only the sum of all refunds, and no single refund."""
+    """Check whether an event states only the sum of all refunds."""
     return claim == "refunded" and money is None and total is not None

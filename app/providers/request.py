@@ -1,8 +1,4 @@
-"""A received request with the parts that a signature may cover, and the refusal of a request.
-
-If the signature covers members of the body's JSON, a strict parser reads the body before
-verification. An invalid body counts as a body without members.
-"""
+"""A received request with the parts that a signature may cover."""
 
 from __future__ import annotations
 
@@ -18,21 +14,20 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
 
 FETCHED: Final = ":fetched"
-"""Name of the first header of a stored answer, with the question's method and address."""
+"""Name of the first header of a stored answer, with method and address."""
 
 
 MAX_FIELDS: Final = 1_000
 """Maximum number of fields in one form or query. Providers send about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Maximum bytes of a form, which is ten times the usual size. Decoding a megabyte would take an
-eighth of a second."""
+"""Maximum bytes of a form, because decoding is slow."""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Return the decoded names and values of a form or query; empty if it is too large."""
+    """Return the decoded names and values of a form; empty if too large."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
@@ -46,8 +41,7 @@ def _decoded(text: bytes) -> bytes:
 
 
 def php_urlencode(value: bytes) -> bytes:
-    """Return the bytes encoded like PHP's `urlencode`. Blanks become `+`; letters, digits, `-`, `_`
-    and `.` stay."""
+    """Return the bytes encoded like PHP's `urlencode`."""
     return quote_plus(value).replace("~", "%7E").encode("ascii")
 
 
@@ -57,13 +51,11 @@ def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 Headers = Sequence[tuple[bytes, bytes]]
-"""Raw headers as ASGI passes them. The names are in lower case and in the order received, and may
-be repeated."""
+"""Raw headers as ASGI passes them. Names are in lower case."""
 
 
 def left_out(value: bytes) -> bytes:
-    """Return the placeholder that is stored instead of a header's value if the value is a
-    credential."""
+    """Return the placeholder that is stored instead of a credential."""
     return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
@@ -99,9 +91,8 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
     """Return a function that returns every value of a header.
 
-    names  name in lower case, or several with commas, of which the first present counts
-
-    Raise ValueError for any other text.
+    Among several names with commas, the first present name counts. Raise ValueError for any other
+    text.
     """
     for name in names.split(","):
         if not _NAME.fullmatch(name):
@@ -147,8 +138,7 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The body's JSON, with numbers as they were written. None if the body is no JSON or too
-        large."""
+        """The body's JSON, with numbers as written; None if not readable."""
         if self._document is _UNMADE:
             self._document = None
             text = self.body
@@ -188,11 +178,7 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """Return the request with only one item of its body as the body.
-
-        item  the item, parsed
-        text  the item as written in the body
-        """
+        """Return the request with only one item of its body as the body."""
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
         return made

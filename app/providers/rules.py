@@ -1,7 +1,6 @@
 """Kinds of values that a key of a profile file may have.
 
-Each kind is a function that returns the value or raises ValueError. It compiles the value as the
-engine does later, so a file that loads also works.
+Each kind is a function that returns the value or raises ValueError.
 """
 
 import re
@@ -17,8 +16,7 @@ from reconcile.money import EXPONENTS
 T = TypeVar("T")
 
 MAX_ANSWER: Final = 1_000
-"""Maximum number of characters of the acknowledgement that a provider expects. Providers want a
-word or two."""
+"""Maximum number of characters of an acknowledgement."""
 
 MAX_NOTE: Final = 300
 """Maximum number of characters of a sentence that is shown to people."""
@@ -31,8 +29,7 @@ MOST_NOTES: Final = 12
 
 
 class Free(NamedTuple):
-    """Rule for a section whose keys are chosen by the file. `read` takes a pair of key and
-    value."""
+    """Rule for a section whose keys are chosen by the file."""
 
     read: Callable[[tuple[str, Any]], Any]
 
@@ -68,8 +65,7 @@ def one_of(known: Iterable[str]) -> Callable[[Any], str]:
 
 
 def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
-    """Return a rule that accepts every text that `compile_text` can compile. Other texts make it
-    raise ValueError."""
+    """Return a rule that accepts every text that `compile_text` accepts."""
 
     def read(value: Any) -> str:
         compile_text(text(value))
@@ -90,7 +86,7 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
 
 
 def listed(read_one: Callable[[Any], T], most: int | None = None) -> Callable[[Any], tuple[T, ...]]:
-    """Return a rule that accepts one value, or a list of one to `most`, as a tuple.
+    """Return a rule that accepts one value, or a list, as a tuple.
 
     read_one  rule for each value
     most  maximum length; None for none
@@ -120,8 +116,7 @@ def _one_line(value: str) -> str:
 
 
 def mac(value: Any) -> str:
-    """Check the name of a signature scheme: a key of SCHEMES, `none`, or `named:` and a module of
-    `named/`."""
+    """Check the name of a signature scheme."""
     if type(value) is str and value.startswith("named:"):
         if kit.named_scheme(value) is None:
             raise ValueError(f"must be named: plus one of {', '.join(kit.names_of('SCHEME'))}")
@@ -149,14 +144,14 @@ def zone(value: Any) -> str:
 
 
 def note(value: Any) -> str:
-    """Check that a sentence is short, and is one line that a terminal can show."""
+    """Check that a sentence is short and on one line."""
     if len(text(value)) > MAX_NOTE or not value.isprintable():
         raise ValueError(f"must be one line of at most {MAX_NOTE} printable characters")
     return str(value)
 
 
 def event_name(value: Any) -> str:
-    """Check the name of an event, which must be written exactly as on the provider's page."""
+    """Check the name of an event, as written on the provider's page."""
     if not re.fullmatch(r"[!-~]+", text(value)) or len(value) > MAX_EVENT or "*" in value:
         raise ValueError(
             f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks or *"
@@ -165,8 +160,7 @@ def event_name(value: Any) -> str:
 
 
 def answer_text(value: Any) -> str:
-    """Check the text of an answer, which must be short and on one line. An empty text means an
-    empty answer."""
+    """Check that an answer's text is short and on one line."""
     if type(value) is not str or len(value) > MAX_ANSWER:
         raise ValueError(f"must be a text of at most {MAX_ANSWER} characters")
     return _one_line(value)
@@ -184,7 +178,7 @@ def calling_code(value: Any) -> str:
 
 
 def claims(pair: tuple[str, Any]) -> str:
-    """Check the claim that a provider's word stands for. The word may end in `*`."""
+    """Check the claim that a provider's word stands for."""
     word, meaning = pair
     if "*" in word[:-1]:
         raise ValueError("may have a * only at its end")
@@ -192,7 +186,7 @@ def claims(pair: tuple[str, Any]) -> str:
 
 
 def kinds(value: Any) -> str:
-    """Check the name of a kind of events. A final `*` matches every kind with this beginning."""
+    """Check the name of a kind of events, which may end in `*`."""
     if "*" in words(value)[:-1]:
         raise ValueError("may have a * only at its end")
     return str(value)
@@ -221,8 +215,7 @@ def decimals(pair: tuple[str, Any]) -> int:
 
 
 def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
-    """Return a rule that accepts a pair of a payment method's name and a number of days, from 0 to
-    `most`."""
+    """Return a rule for a payment method with a number of days."""
 
     def read(pair: tuple[str, Any]) -> int:
         method, value = pair
@@ -234,7 +227,7 @@ def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
 
 
 def constants(pair: tuple[str, Any]) -> Any:
-    """Check a member of an answer: one or several locations, or a constant number or boolean."""
+    """Check a member of an answer: locations, or a constant number or boolean."""
     name, value = pair
     _one_line(name)
     if type(value) in (int, bool):
@@ -243,8 +236,7 @@ def constants(pair: tuple[str, Any]) -> Any:
 
 
 def options(pair: tuple[str, Any]) -> Any:
-    """Check the type of an option for a verifier in `named/`. The verifier itself checks the
-    value."""
+    """Check the type of an option for a verifier in `named/`."""
     _, value = pair
     if type(value) is list:
         return listed(text)(value)

@@ -110,8 +110,7 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the keys of a profile that decide an event's meaning and money, with their
-    locations."""
+    """Yield the keys that decide an event's meaning and money, with their locations."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
@@ -133,11 +132,9 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class FieldBoundaries:
-    """Checker that the fields of the signed content have unambiguous boundaries.
+    """Checker that the fields of the signed content have clear boundaries.
 
-    So nobody can move characters from one field to the next.
-
-    values  values of the whole profile file
+    Otherwise somebody could move characters between fields under a valid signature.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -156,8 +153,7 @@ class FieldBoundaries:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Return a text with the first two neighbouring fields whose boundary is ambiguous. Return
-        None if all boundaries are clear."""
+        """Return the first two fields with an ambiguous boundary, if any."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed
@@ -191,12 +187,6 @@ def _collect_neighbours(
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """Collect all pairs of references without a literal text between them. Return the possible last
-    ones.
-
-    before  references that can precede the first token
-    found  list to which the pairs are added
-    """
     for token in tokens:
         if isinstance(token, str):
             before = set()
@@ -268,8 +258,6 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 def _signed_for_us(values: Values, key: str) -> bool:
-    """Return whether the signature proves this reference: covered, with a key for this merchant
-    only."""
     return (
         values["signature"]["key"] == "merchant"
         and all(map(_coverage(values).covers, values["event"][key]))
@@ -324,8 +312,7 @@ def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
 
 
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
-    """Yield the mistakes in the section [setup]. The section may describe only credentials and
-    secrets that this profile has."""
+    """Yield the mistakes in the section [setup]."""
     setup, rule = values["setup"], values["fetch_back"]
     if setup["secret"] and values["signature"]["mac"] == schemes.UNSIGNED:
         yield TomlMistake(
@@ -628,8 +615,7 @@ _TOGETHER: Final = (
 
 
 def check_together(values: Values) -> list[TomlMistake]:
-    """Return every mistake that lies in the combination of several keys. Each key alone is
-    valid."""
+    """Return every mistake that lies in the combination of several keys."""
     settle(values)
     mistakes: list[TomlMistake] = []
     for rule in _TOGETHER:

@@ -1,5 +1,4 @@
-"""Cryptography of signatures. A signature is computed from the signed content and a key. SCHEMES
-has one entry for each signature scheme."""
+"""Compute and verify signatures, with one entry of SCHEMES for each scheme."""
 
 import hashlib
 import hmac
@@ -24,16 +23,14 @@ AnyPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519
 Half = TypeVar("Half", bound=AnyPrivateKey)
 
 LEAST_RSA_BITS: Final = 1024
-"""Minimum size of an RSA modulus in bits. One provider in service still publishes a key of this
-size (Woovi)."""
+"""Minimum size of an RSA modulus in bits.
+
+One provider, Woovi, still publishes a key of this size.
+"""
 
 _P = 2**255 - 19
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y: Final = frozenset({0, 1, _P - 1, _ORDER_8, _P - _ORDER_8})
-"""The y coordinates of the eight points of edwards25519 whose order divides 8.
-
-With such a key, one signature fits every message (RFC 8032, 8.9; "Taming the many EdDSAs", 2020).
-"""
 
 
 class KeyPair(NamedTuple):
@@ -50,8 +47,7 @@ KEYS_REMEMBERED: Final = 64
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
-    """Load the public or private key in these bytes. Raise ValueError if there is none; the message
-    reveals nothing of the key."""
+    """Load the key in these bytes. Raise ValueError without revealing the key."""
     try:
         key = _parse(material)
     except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
@@ -98,7 +94,7 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Maximum number of signatures tried with one key. A genuine request has at most two."""
+"""Maximum number of signatures tried with one key."""
 
 
 class AsymmetricKey(ABC):
@@ -108,8 +104,7 @@ class AsymmetricKey(ABC):
     secret = b""
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return whether this key made one of the signatures. Only the first few signatures are
-        tried. No error is raised."""
+        """Check whether this key made one of the signatures. No error is raised."""
         for signature in signatures[:MOST_SIGNATURES]:
             try:
                 self._verify(signature, content)
@@ -120,13 +115,14 @@ class AsymmetricKey(ABC):
 
     @abstractmethod
     def _verify(self, signature: bytes, content: bytes) -> None:
-        """Raise InvalidSignature if the signature does not match, or ValueError if the bytes cannot
-        be a signature."""
+        """Raise InvalidSignature or ValueError unless the signature matches."""
 
     @abstractmethod
     def sign(self, content: bytes) -> bytes:
-        """Return the content's signature by this key. Raise ConfigurationError if only the public
-        half is known."""
+        """Return the content's signature by this key.
+
+        Raise ConfigurationError if only the public half is known.
+        """
 
 
 class RsaKey(AsymmetricKey):
@@ -154,9 +150,9 @@ class RsaKey(AsymmetricKey):
 
 
 class EcdsaKey(AsymmetricKey):
-    """Key for ECDSA signatures over one curve (FIPS 186-5). Raises ValueError for any other key.
+    """Key for ECDSA signatures (FIPS 186-5). Raises ValueError for any other key.
 
-    raw  whether r and s stand side by side at the curve's length (RFC 9421), and not in DER
+    With `raw`, a signature is r and s side by side (RFC 9421), and not DER.
     """
 
     def __init__(
@@ -241,7 +237,7 @@ class Key(Protocol):
     """Bytes of the shared secret, if any."""
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Return whether this key made one of the signatures of `content`. No error is raised."""
+        """Check whether this key made one of the signatures. No error is raised."""
         ...
 
     def sign(self, content: bytes) -> bytes:
@@ -276,8 +272,10 @@ class HmacKey:
 
 
 class HashKey:
-    """Key for a plain hash of content that contains the secret. The hash is weaker than HMAC, but
-    some providers use it."""
+    """Key for a plain hash of content that contains the secret.
+
+    Such a hash is weaker than HMAC, but some providers use one.
+    """
 
     __slots__ = ("_algorithm", "secret")
 

@@ -1,8 +1,4 @@
-"""Profiles: descriptions of providers' webhooks, read from TOML files as frozen data.
-
-Each section is a class, and each key an attribute annotated with its allowed values. README.md
-explains every key.
-"""
+"""Profiles: descriptions of providers' webhooks, read from TOML files."""
 
 from __future__ import annotations
 
@@ -15,13 +11,12 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""Locations of a field, such as `json:PATH` or `header:NAME`. The first location that is present
-counts."""
+"""Locations of a field, of which the first present location counts."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
 
 Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
-"""Pairs of a provider's word and the claim that the word stands for, in the order of the file."""
+"""Pairs of a provider's word and the claim that the word stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +41,7 @@ class SetupRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlsoRule:
-    """Section [signature.also]: a second signature scheme. Its label and the prefixes of its
-    secrets distinguish it from the first scheme."""
+    """Section [signature.also]: a second signature scheme."""
 
     mac: Annotated[str, rules.mac]
     label: Annotated[str, rules.words]
@@ -56,7 +50,10 @@ class AlsoRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureRule:
-    """Section [signature]: the scheme, where and how the signature is written, what it covers."""
+    """Section [signature]: the scheme, the signature's place, and the signed content.
+
+    The key is `merchant`, or `provider` if all merchants share the key.
+    """
 
     mac: Annotated[str, rules.mac]
     key: Annotated[str | None, one_of(("merchant", "provider"))] = None
@@ -75,7 +72,7 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: where an event names its account, if the key does not determine it."""
+    """Section [account]: where an event names its account."""
 
     where: Locations = ()
     """Member of the event that names the provider's account or entity."""
@@ -87,7 +84,7 @@ class AccountRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRule:
-    """Section [secret]: how a secret is written in the configuration, and how long it must be."""
+    """Section [secret]: the form and length of a secret."""
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
     least_bytes: Annotated[int, integer(1, 64)] = 24
@@ -222,7 +219,7 @@ class TransactionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: the location of an event's environment, and the provider's words."""
+    """Section [environment]: the location and words of an event's environment."""
 
     where: Locations = ()
     sandbox: Annotated[str, rules.text] = "sandbox"
@@ -235,8 +232,7 @@ class EnvironmentRule:
     """Prefixes of the live secrets, for the same events."""
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the environment to which all these secrets belong. Return None if the secrets show
-        no environment, or different environments."""
+        """Return the environment to which all these secrets belong, if one is clear."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)
@@ -250,10 +246,7 @@ class EnvironmentRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmountsRule:
-    """Section [amounts]: the unit of amounts, and the locations of each amount and its currency.
-
-    tip … shipping  parts of `payment` beyond the price
-    """
+    """Section [amounts]: the unit of amounts, and the locations of each amount and its currency."""
 
     unit: Annotated[str, one_of(amounts.AMOUNT_UNITS)] = ""
     payment: Locations = ()
@@ -293,11 +286,7 @@ _BUSINESS_DAYS = Free(rules.days_of(40))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowRule:
-    """Section [slow]: payment methods that take days, and when the provider should know the result.
-
-    With `confirm`, the locations are in the provider's answer, because an unconfirmed event must
-    not extend a deadline.
-    """
+    """Section [slow]: payment methods that take days, and their deadlines."""
 
     claims: Annotated[tuple[str, ...], listed(rules.words)] = ()
     """Words of [claims] for a slow payment that has no result yet."""
@@ -379,8 +368,7 @@ class FetchBackRule:
 
     @property
     def states(self) -> bool:
-        """Return whether the provider's answers state how much of the payment was captured,
-        refunded or charged back."""
+        """Check whether the provider's answers state sums of the payment."""
         return bool(self.states_captured or self.states_refunded or self.states_charged_back)
 
 
@@ -434,14 +422,12 @@ class Profile:
 
     @property
     def shares_key(self) -> bool:
-        """Return True if all merchants share the provider's key. Events of other accounts are then
-        refused."""
+        """Check whether all merchants share the provider's key."""
         return (
             self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
         )
 
     @property
     def unconfirmed(self) -> bool:
-        """Return True if an event alone moves no money. Such an event counts only once it is
-        confirmed, or never."""
+        """Check whether an event alone moves no money."""
         return self.confirm is not None or self.account.undocumented

@@ -20,11 +20,10 @@ async def post_signed(
     limit_s: float,
     more: Mapping[str, str] | None = None,
 ) -> Exchange:
-    """Post a signed JSON document to a URL. Network failures are part of the result.
+    """Post a signed JSON document. Network failures are part of the result.
 
     event_id  id that is equal at every attempt, so that the receiver recognizes a repeat
     limit_s  maximum seconds to wait for the answer
-    more  further headers
     """
     signed = signer.sign(body, event_id=event_id, now=now)
     return await exchange(

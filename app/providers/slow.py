@@ -1,8 +1,4 @@
-"""Slow payment methods of a profile: which payments are slow, and when a result is due.
-
-The window is counted in business days from the event's date, or from a later date that it states.
-An unexpected method or date counts as absent, and the longest window applies.
-"""
+"""Decide which payments are slow, and when a result is due."""
 
 from typing import Any, Final, NamedTuple
 
@@ -13,10 +9,9 @@ from reconcile.ledger.events import UNKNOWN_METHOD, ClaimKind
 
 
 class SlowPayment(NamedTuple):
-    """Facts that an event states about a slow payment; all None if it is not slow."""
+    """Facts that an event states about a slow payment; None if not slow."""
 
     method: str | None = None
-    """Payment method."""
     expected_by: Instant | None = None
     """Time by which the provider should know the result."""
     revocable_days: int | None = None

@@ -29,7 +29,6 @@ __all__ = ["ProviderReply", "Reason", "Refusal", "Signed", "Source"]
 
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")
-"""Pattern of texts that can be echoed, without blanks and line breaks, which could be markup."""
 
 
 class ProviderReply(NamedTuple):
@@ -44,8 +43,10 @@ Acknowledge = Callable[[Incoming], ProviderReply]
 
 
 def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
-    """Compile the acknowledgement that the provider expects. Return None if the provider accepts
-    any body."""
+    """Compile the acknowledgement that the provider expects.
+
+    Return None if the provider accepts any body.
+    """
     rule = profile.acknowledgement
     if rule.body is None and not rule.fields:
         return None
@@ -81,7 +82,6 @@ def _found(find: fields.Find, data: fields.EventData) -> Any:
 
 
 def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
-    """Return the fields of the whole request. If the body cannot be read, it counts as empty."""
     try:
         document = DOCUMENTS[profile.request.body](profile.request, incoming.body)
     except Unreadable:
@@ -115,7 +115,7 @@ class ExpiringVerifiers:
         self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
     def verifier_at(self, now: Instant) -> NamedVerifier | None:
-        """Return a verifier with the secrets that are valid at `now`; None if there are none."""
+        """Return a verifier with the secrets that are valid at `now`, if any."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None
@@ -130,13 +130,12 @@ UNSHOWN: Final = "(secret)"
 
 
 class Source:
-    """A source's name, profile and secrets, compiled once. Secrets are newest first, or named by
-    key id.
+    """A source's name, profile and secrets, compiled once.
+
+    Raises ConfigurationError if there is no secret, or a blank, malformed or short one.
 
     asks  whether the provider is asked about events before they count
     answers_with_event  whether the provider's answer is the event itself
-    acknowledgement_status  HTTP status that the provider expects
-    methods  HTTP methods of the source's deliveries
     private_headers  headers whose value is the secret itself
     unsigned  whether the provider signs nothing, so that anyone can send events
     signs_address  whether the signature covers the address
@@ -144,7 +143,7 @@ class Source:
     address  scheme and host under which the provider knows us
     strict  whether secrets must have the profile's length; False for published examples
     phone_key  key for digests of customers' phone numbers, if any
-    accounts  accounts whose events count; others' are refused, or treated as another shop's
+    accounts  accounts whose events count
     only  locations by which our shop is recognized, each with its values
     own_orders  whether the source's orders are kept apart from all other orders
     links  whether an event's order is linked to its payment, and not only suggested
@@ -152,8 +151,6 @@ class Source:
     captures  payment methods that are captured without a further event
     webhook  `user:password` pairs that the provider can send besides its signature
     addresses  last parts of the deliveries' paths, newest first, each with its expiry
-
-    Raises ConfigurationError if there is no secret, or a blank, malformed or short one.
     """
 
     def __init__(
@@ -240,12 +237,11 @@ class Source:
 
     @property
     def shown_path(self) -> str:
-        """Path to which the provider must send, for people. A secret part of it is masked."""
+        """Path for the provider's deliveries, with any secret part masked."""
         return self.path if self.name in self.addresses else f"/webhooks/{UNSHOWN}"
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Check a request that arrived at `now`. Return None if it is genuine, otherwise the
-        refusal. No error is raised."""
+        """Return a refusal unless the request is genuine. No error is raised."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
         return (
             ALL_ENDED if verifier is None else verifier.verify(incoming.at(self._address), now=now)
@@ -258,13 +254,14 @@ class Source:
 
     @property
     def vouchers(self) -> list[str]:
-        """Values of the header `authorization` that the provider sends, as they are stored: with
-        digests instead of the secrets."""
+        """Stored digests of the provider's own `authorization` headers."""
         return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
-        """Return the acknowledgement that the provider expects for a stored delivery. Return None
-        if any answer 2xx is accepted."""
+        """Return the acknowledgement that the provider expects.
+
+        Return None if any answer 2xx is accepted.
+        """
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
@@ -278,15 +275,17 @@ class Source:
         return ProviderReply(200, ((b"content-type", b"text/plain"),), echo.encode("ascii"))
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Return the events in a genuine request. Raise Unreadable if they cannot be read.
+        """Return the events in a genuine request.
 
-        digest  SHA-256 of the body, 64 hex digits
+        Raise Unreadable if they cannot be read. The digest is SHA-256 in 64 hex digits.
         """
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Return the account, the shop and the environment that a genuine request states, if the
-        profile expects them. No error is raised."""
+        """Return the account, shop and environment that a request states.
+
+        No error is raised.
+        """
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -295,51 +294,48 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Return True if verification proves that the provider sent a request. The request must be
-        signed, and need no confirmation."""
+        """Check whether verification proves that the provider sent a request."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
-        """Return the orders that a request names, even if its events cannot be read.
+        """Return the orders that a request names, even if unreadable otherwise.
 
         digest  digest of the single event to read; None for all
         """
         return self._reader.orders_named(self.payload(incoming), incoming, digest=digest)
 
     def payload(self, incoming: Incoming) -> bytes:
-        """Return the body of a request, decrypted or unwrapped. If this fails, return the body as
-        it was received."""
+        """Return the body of a request, decrypted if possible."""
         try:
             return self._verifier.payload(incoming)
         except Unreadable:
             return incoming.body
 
     def phones(self, incoming: Incoming) -> list[str]:
-        """Return the customers' phone numbers in a genuine request, as E.164 digits. Raise
-        Unreadable if the request cannot be read."""
+        """Return the customers' phone numbers in a request, as E.164 digits.
+
+        Raise Unreadable if the request cannot be read.
+        """
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return the only deadline for answering the dispute in a genuine request, if there is one.
+        """Return the only deadline for answering the dispute in a request, if any.
 
-        Raise Unreadable if it cannot be read.
+        Raise Unreadable if the request cannot be read.
         """
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return the facts that one event of a genuine request states about its payment, by name.
+        """Return the facts that one event of a request states about its payment.
 
-        digest  digest of the event to read; needed in a body with several events
-
-        Raise Unreadable if the body cannot be read.
+        Raise Unreadable if the body cannot be read. A body with several events needs `digest`.
         """
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a provider's stored answer states. Raise Unreadable if unreadable.
+        """Return the event of a stored answer. Raise Unreadable if none can be read.
 
-        kept  stored bytes, as `fetched.keep_answer` returns them
-        digest  SHA-256 of these bytes, 64 hex digits
+        digest  SHA-256 of the stored bytes, 64 hex digits
         environment  environment of this instance; None for both
         """
         if self._answers is None:
@@ -347,8 +343,7 @@ class Source:
         return self._answers.read(kept, digest=digest, environment=environment)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
-        """Return the headers with which the provider would send `body`, signed with the newest
-        secret.
+        """Return the headers with which the provider would send `body`.
 
         Raise Unreadable for an impossible id, and ConfigurationError if the signature belongs in
         the body or the address: call `signed` then.
@@ -369,7 +364,7 @@ class Source:
     ) -> Signed:
         """Build the request that the provider itself would send.
 
-        Raise Unreadable for an impossible id, and ConfigurationError if it cannot be signed.
+        Raise Unreadable for an impossible id, and ConfigurationError if signing is impossible.
         """
         checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
@@ -409,17 +404,16 @@ class ProfileReader:
         )
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
-        """Return the events in a request. Raise Unreadable if they cannot be read.
+        """Return the events in a request.
 
-        digest  SHA-256 of the body, 64 hex digits
+        Raise Unreadable if they cannot be read. The digest is SHA-256 in 64 hex digits.
         """
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Return the event that a provider's stored answer states. Raise Unreadable if unreadable.
+        """Return the event of a stored answer. Raise Unreadable if none can be read.
 
-        kept  stored bytes, as `fetched.keep_answer` returns them
-        digest  SHA-256 of these bytes, 64 hex digits
+        digest  SHA-256 of the stored bytes, 64 hex digits
         environment  environment of this instance; None for both
         """
         if self._answers is None:

@@ -1,7 +1,6 @@
-"""The content that a signature covers, built from literal texts and references.
+"""Build the content that a signature covers from a template.
 
-For example, `{header:webhook-id}.{ts}.{body}` is the template of Standard Webhooks. References are
-filled with the bytes as received; REFERENCES has one entry for each kind.
+For example, `{header:webhook-id}.{ts}.{body}` is the template of Standard Webhooks.
 """
 
 import base64
@@ -79,8 +78,7 @@ Token = str | TemplateReference | TemplateGroup
 
 
 def read_template(text: str) -> tuple[Token, ...]:
-    """Split a template into literal texts, references and groups. Raise ValueError if the template
-    is malformed."""
+    """Split a template into tokens. Raise ValueError if malformed."""
     tokens: list[Token] = []
     group: list[str | TemplateReference] | None = None
     for match in _TOKEN.finditer(text):
@@ -183,9 +181,6 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
 
 
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
-    """Return a function that compiles references to the whole form. A reference with the argument
-    `-NAME` leaves out the field NAME."""
-
     def make(argument: str) -> Piece:
         if argument and not argument.startswith("-"):
             raise ValueError("has a form reference whose argument is not -FIELD")
@@ -231,7 +226,7 @@ class Template:
         return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
-        """Return the signed content of a request, or a refusal if a part of it is missing."""
+        """Return the signed content of a request, or a refusal for a missing part."""
         contents = []
         for piece in self.pieces:
             content = piece(request)
@@ -274,7 +269,6 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Join pieces to one piece, which is empty if one of them is absent."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

@@ -1,7 +1,6 @@
-"""Verification of signatures over the bytes as received, in numbered steps, and signing.
+"""Verify signatures over the bytes as received, in numbered steps, and sign.
 
-The profile is compiled once, before the first request. The body is parsed only if the profile signs
-members of it. The cryptography is in `schemes`.
+The body is parsed only if the profile signs members of it.
 """
 
 from collections.abc import Iterator
@@ -94,8 +93,10 @@ class Verifier(kit.NamedVerifier):
         return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Check a received request. Return None if it is genuine and recent, otherwise the refusal.
-        No error is raised."""
+        """Return a refusal unless a received request is genuine and recent.
+
+        No error is raised.
+        """
         request = self.request(incoming)
         if self._items is None:
             return self._verify_one(request, now)
@@ -134,8 +135,6 @@ class Verifier(kit.NamedVerifier):
         return self.timestamp.check(request.timestamp, now)
 
     def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
-        """Compare every key with every signature. A signature that does not match does not end the
-        comparison, because another signature may match."""
         content = b"" if self._needs_secret else template.fill(request)
         if isinstance(content, Refusal):
             return content
@@ -191,8 +190,7 @@ def _mismatch_sentence(rule: SignatureRule, keys: int) -> str:
 
 
 class Draft:
-    """A request that is being built: headers, body and address. Values can be put at places that a
-    profile names."""
+    """A request that is being built: headers, body and address."""
 
     def __init__(self, body: bytes, *, method: str, url: str) -> None:
         self.headers: list[tuple[str, str]] = []
@@ -201,8 +199,7 @@ class Draft:
         self.url = url
 
     def put(self, place: str, value: bytes) -> None:
-        """Put a value at a place, and replace an earlier value. Raise ConfigurationError if no
-        value can be there."""
+        """Put a value at a place. Raise ConfigurationError for an impossible place."""
         kind, _, name = place.partition(":")
         if kind == "header":
             name = name.partition(",")[0]
@@ -218,8 +215,10 @@ class Draft:
             self.body = paths.compact(document).encode("utf-8")
 
     def document(self) -> Any:
-        """Return the body's JSON, with numbers as they were written. Raise ConfigurationError if
-        the body is not JSON."""
+        """Return the body's JSON, with numbers as they were written.
+
+        Raise ConfigurationError if the body is not JSON.
+        """
         try:
             return parse_written(self.body)
         except Unreadable as error:
@@ -241,7 +240,7 @@ def _with_field(pairs: bytes, name: str, value: bytes) -> bytes:
 
 
 def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
-    """Put a text at a path of names in a JSON document, creating missing objects.
+    """Put a text at a path of names in a JSON document.
 
     Raise ConfigurationError if there is no place.
     """
@@ -259,8 +258,10 @@ class Declared(Verifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request from the body. Raise ConfigurationError if the profile or the body
-        does not allow this."""
+        """Build a signed request from the body.
+
+        Raise ConfigurationError if the profile or the body does not allow this.
+        """
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
         for place in self._made_up():
             if not paths.compile_place(place).values(draft.request()):
@@ -319,8 +320,10 @@ class Declared(Verifier):
 
 
 class Unsigned(kit.NamedVerifier):
-    """Verifier for a provider without signatures. The verifier accepts every request, because an
-    event counts only after the provider was asked."""
+    """Verifier that accepts every request, for a provider without signatures.
+
+    An event counts only after the provider was asked.
+    """
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         return None
@@ -342,8 +345,10 @@ def signs_address(profile: Profile) -> bool:
 def compile_verifier(
     source: str, profile: Profile, secrets: kit.Secrets, *, strict: bool
 ) -> kit.NamedVerifier:
-    """Compile the verifier that the profile's `mac` names. Raise one ConfigurationError that lists
-    every problem."""
+    """Compile the verifier that the profile's `mac` names.
+
+    Raise one ConfigurationError that lists every problem.
+    """
     mac = profile.signature.mac
     if mac == UNSIGNED:
         return Unsigned()

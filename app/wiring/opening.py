@@ -1,7 +1,4 @@
-"""Open a context for a command, from its settings.
-
-Modules that few commands need are loaded when needed, because users notice a slow start.
-"""
+"""Open a context for a command, from its settings."""
 
 from __future__ import annotations
 
@@ -62,11 +59,6 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if the phone key's file is missing or has another key than the
-    database.
-
-    A database without a key adopts the file's.
-    """
     key = read_phone_key(path)
     async with database.reading() as connection:
         used = await key_in_use(connection)
@@ -88,10 +80,7 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Check whether this start would create an SQLite database.
-
-    Creating a database is a mistake if the path in the settings is wrong.
-    """
+    """Check whether this start would create an SQLite database."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
 
@@ -103,10 +92,6 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Create the erasure journal when the database is created.
-
-    Errors are logged and not raised, because deliveries must be received without a journal, too.
-    """
     from app.privacy.fit_journal import begin_journal
 
     try:
@@ -125,7 +110,7 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
 
 
 async def distribute_database(settings: Settings) -> list[str]:
-    """Distribute the local tables over the nodes of a Citus cluster, and return their names.
+    """Distribute the local tables over a Citus cluster, and return their names.
 
     Raises UsageError without a cluster, or while another process serves the database.
     """

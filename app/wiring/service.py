@@ -1,8 +1,6 @@
 """Run a service on its own database, without a socket.
 
-A receiver runs the HTTP application, the queue that commits deliveries, and tasks that watch both.
-Another process reads the inbox, folds, seals and notifies. If a part fails, the process ends,
-because it must not acknowledge deliveries.
+If a part fails, the process ends, because it must not acknowledge deliveries.
 """
 
 from __future__ import annotations
@@ -55,10 +53,7 @@ from app.wiring.worker import (
 )
 
 LOOK_AFTER_S: Final = 10.0
-"""Number of seconds to wait after the start before a large database is checked for damage.
-
-During this time, the service reads deliveries that are unread since a crash.
-"""
+"""Number of seconds before a large database is checked for damage."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -227,10 +222,7 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return the reason why no payment can be started; None if payments can be started.
-
-        Receiving deliveries is not affected.
-        """
+        """Return the reason why no payment can be started, if any."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answered {self.checkout.denied}: check the checkout token"
@@ -251,8 +243,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the queue and the background tasks during the block, and then write all waiting
-        items."""
+        """Run the queue and background tasks during the block."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())
@@ -318,10 +309,6 @@ none     nowhere, because they are started separately
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run the worker process of a receiver during the block.
-
-    The receiver stops first, and the worker ends after it.
-    """
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,
@@ -351,7 +338,7 @@ async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
 async def open_service(
     settings: Settings, *, clock: Clock | None = None, work: Where = "all", drains: bool = True
 ) -> AsyncIterator[Service]:
-    """Run a service on its own database, without a socket, until the block ends.
+    """Run a service on its own database until the block ends.
 
     work    place where the parts run that process accepted deliveries
     drains  whether the separate worker must first read all accepted deliveries

@@ -76,7 +76,6 @@ async def serve(
 ) -> None:
     """Run the service until a signal ends it. Raises UnreachableError if a part failed.
 
-    with_worker  whether to start a process that reads accepted deliveries
     listener     socket that is already bound to host and port, if any
     console      host and port of a console to start, too
     """
@@ -167,10 +166,7 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
 
 
 NOTE_AGAIN_S: Final = 5.0
-"""Number of seconds until the service tries again to store its note for `doctor`.
-
-Storing can fail, for example while the disk is full.
-"""
+"""Number of seconds until the service stores its note again."""
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
@@ -197,10 +193,7 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
 CONSOLE_SHUTDOWN_S: Final = 3
 
 UPLOAD_S: Final = 300.0
-"""Number of seconds within which a whole request must have arrived.
-
-A request of 32 MiB takes this long at 1 Mbit/s.
-"""
+"""Number of seconds within which a whole request must have arrived."""
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:
@@ -261,16 +254,10 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 
 AT_ONCE: Final = 2
-"""Maximum number of processes for one kind of a console's jobs.
-
-Each process uses a core and about 100 MiB.
-"""
+"""Maximum number of processes for one kind of a console's jobs."""
 
 MADE_MOST_S: Final = 180.0
-"""Maximum number of seconds for producing a bundle, a letter or proofs.
-
-An exhibit takes up to 20 seconds, and a letter up to 60.
-"""
+"""Maximum number of seconds for producing a bundle, a letter or proofs."""
 
 RULES_MOST_S: Final = 1_800.0
 
@@ -309,8 +296,7 @@ async def serve_console(
 ) -> None:
     """Run the console until told to end, or until the parent's socket is closed.
 
-    Raises ConfigurationError if others can reach the address but nobody can sign in, and PortTaken
-    if the console cannot listen.
+    Raises ConfigurationError if nobody can sign in, and PortTaken for a used port.
     """
     from app.console.application import build_console  # see `console_of`
 
@@ -354,10 +340,7 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Number of seconds between checks whether another file has taken the database's place.
-
-This happens if a backup is restored.
-"""
+"""Number of seconds between checks for a replaced database file."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
@@ -369,10 +352,6 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """Prepare the server to end together with its parent process or, without a parent, at a signal.
-
-    Return the function that ends the server.
-    """
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

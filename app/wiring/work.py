@@ -1,8 +1,6 @@
-"""Run operations in separate processes, each with its own context, like a command.
+"""Run operations in separate processes, each with its own context.
 
-A process is kept for some minutes for the next operation, and killed if its caller ends. A killed
-run, import or closing has changed nothing. To add a kind of proposal, define it in its package, and
-add a line to `proposals_of`.
+A killed operation has changed nothing.
 """
 
 import asyncio
@@ -21,7 +19,7 @@ from app.database.postgresql import Purpose
 from app.wiring.opening import open_context
 
 Refused = tuple[type[TallyhookError], str]
-"""Class and sentence of an error. Nothing else of an error is passed between processes."""
+"""Class and sentence of an error."""
 
 
 @dataclass(frozen=True, slots=True)

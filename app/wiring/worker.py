@@ -1,7 +1,4 @@
-"""Run the processes that read, fold, seal and notify, and build the parts of these processes.
-
-A receiver's API is not loaded here, which halves a worker's start.
-"""
+"""Run the processes that read, fold, seal and notify."""
 
 from __future__ import annotations
 
@@ -51,10 +48,9 @@ Parts = Sequence[tuple[str, Part]]
 def reading_parts(
     context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
-    """Build the part that reads deliveries from the inbox, and the part that asks providers.
+    """Build the parts that read the inbox and ask providers.
 
-    askers  clients of the providers that can be asked, by source; without any, the second part is
-            missing
+    Without `askers`, the second part is missing.
     """
     assert context.settings.environment is not None
     reads = ReaderContext(
@@ -142,7 +138,7 @@ def working_parts(
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """Build the task that seals new rows, and once a day builds the tree of all orders."""
+    """Build the task that seals new rows and builds a daily tree of orders."""
     sealer = Sealer(context, signer)
 
     async def work() -> int:
@@ -154,7 +150,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
 
 
 def watching_server(context: AppContext) -> list[tuple[str, Part]]:
-    """Build the task that watches the PostgreSQL server. The list is empty if there is none."""
+    """Build the task that watches the PostgreSQL server, if there is one."""
     if (watch := context.database.watch) is None:
         return []
 
@@ -167,10 +163,9 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
 
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:
-    """Run the worker: read the inbox, fold due orders, ask providers, seal, notify the shop, prune.
+    """Run the worker until a signal, or until the parent process ends.
 
-    It ends at a signal, or with its parent. Raises UsageError on SQLite without a parent, because
-    `serve` starts it there.
+    Raises UsageError on SQLite without a parent.
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
@@ -267,11 +262,7 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal the log while another process reads the inbox.
-
-    The function returns when little is left to do, when the parent process ends, or when the parent
-    asks for it.
-    """
+    """Fold due orders and seal the log while another process reads the inbox."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)
