@@ -48,7 +48,9 @@ async def _put(
     async with context.database.writing() as connection:
         kept = {each.label for each in await bookmarks(connection, operator) if each.kind == kind}
         if label not in kept and len(kept) >= MOST:
-            raise UsageError(f"you have {MOST} of these already; remove one first")
+            raise UsageError(
+                f"you have saved {MOST} already, which is the maximum; remove one first"
+            )
         bookmark = Bookmark(kind=kind, label=label, query=query, at=context.clock.now())
         await put_bookmark(connection, operator, bookmark)
 

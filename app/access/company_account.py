@@ -199,7 +199,7 @@ class CompanyProvider:
         if answer.get("iss", self.issuer) != self.issuer or (
             found.states_issuer and "iss" not in answer
         ):
-            raise _refused("issuer", "the answer comes from a provider that was not asked")
+            raise _refused("issuer", "the answer does not come from the configured provider")
         if "code" not in answer:
             denied = answer.get("error") in ("access_denied", "login_required")
             raise _refused(
@@ -263,8 +263,8 @@ class CompanyProvider:
         if issued is None or not begun - LEEWAY <= issued <= now + LEEWAY:
             raise _refused(
                 "iat",
-                "the issue time of the ID token differs too much from this machine's time: check "
-                "the clocks of the provider and of this machine",
+                "the ID token's issue time differs too much from this machine's time: check the "
+                "clocks of the provider and of this machine",
             )
         if "nbf" in claims and ((since := _instant(claims, "nbf")) is None or since > now + LEEWAY):
             raise _refused(
@@ -285,7 +285,8 @@ class CompanyProvider:
             if at is None or at < begun - LEEWAY:
                 raise _refused(
                     "auth_time",
-                    "the provider does not show that you have just signed in; sign out there first",
+                    "the provider does not show that you have just signed in: sign out at the "
+                    "provider first",
                 )
         acr, amr = self._settings.acr, self._settings.amr
         if acr and claims.get("acr") not in acr:
@@ -357,7 +358,7 @@ class CompanyProvider:
         name = _claim(claims, settings.name_claim)
         if not isinstance(name, str) or not name.strip():
             raise _refused(
-                "name", f"the ID token does not state your name (the claim {settings.name_claim})"
+                "name", f"the ID token lacks the claim {settings.name_claim} with your name"
             )
         held = set(_texts(_claim(claims, settings.role_claim)))
         role = next((role for value, role in settings.roles.items() if value in held), None)
@@ -400,16 +401,18 @@ def _object(body: bytes) -> Mapping[str, Any]:
     except Unreadable as error:
         raise _unusable(str(error)) from None
     if not isinstance(found, dict):
-        raise _unusable("its answer is not a JSON object")
+        raise _unusable("the provider's answer is not a JSON object")
     return found
 
 
 def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddresses:
     if configuration.get("issuer") != issuer:
-        raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
+        raise _unusable(
+            "the provider's configuration names another issuer than TALLYHOOK_OIDC__ISSUER"
+        )
     methods = configuration.get("code_challenge_methods_supported", ["S256"])
     if not isinstance(methods, list) or "S256" not in methods:
-        raise _unusable("it does not support PKCE with S256")
+        raise _unusable("the provider does not support PKCE with S256")
 
     def address(member: str) -> str:
         value = configuration.get(member)
@@ -420,7 +423,7 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
         except ValueError:
             usable = False
         if not usable:
-            raise _unusable(f"its {member} is not an https address")
+            raise _unusable(f"the provider's {member} is not an https address")
         return parts.geturl()
 
     ways = configuration.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])

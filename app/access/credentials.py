@@ -52,8 +52,8 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
         left = left.replace(word, " ")
     if letters and not left.strip():
         raise UsageError(
-            "a password of names, digits and punctuation only is easy to guess: add words that "
-            "nobody would expect"
+            "this password has only names, digits and punctuation, so it is easy to guess: add "
+            "words that nobody would expect"
         )
 
 

@@ -35,7 +35,7 @@ def refuse_taken(name: str, taken: Iterable[str]) -> None:
     for each in taken:
         if skeleton(each) == wanted:
             raise UsageError(
-                f"this name is too similar to {each}, which is or was the name of an operator; "
+                f"this name is too similar to {each}, the name of a present or former operator; "
                 "choose another name"
             )
 

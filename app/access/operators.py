@@ -354,11 +354,11 @@ async def permitted(
     if who is None or who.disabled_at is not None:
         problem = f"{named!r} is not an active operator" if named else "no operator is named"
         raise UsageError(
-            f"{problem}: add --by NAME (or {ASKED_BY}) for an operator with the role {allowed}; "
+            f"{problem}: name an operator with the role {allowed} in --by or {ASKED_BY}; "
             "`tallyhook operators list` shows all operators"
         )
     if who.role not in MAY[action]:
-        raise UsageError(f"{who.name} has the role {who.role}, but this requires {allowed}")
+        raise UsageError(f"{who.name} has the role {who.role}, but the role must be {allowed}")
     return who if isinstance(named, Proven) else replace(who, account=_account())
 
 
@@ -430,7 +430,7 @@ async def register_operator(
         known = await operator_store.operators(connection)
         names.refuse_taken(name, (each.name for each in known))
         if not known and role != "admin":
-            raise UsageError("the first operator must be an admin, who can add the others")
+            raise UsageError("the first operator must have the role admin")
         await operator_store.add_operator(
             connection, operator_store.Operator(name=name, role=role, created_at=now)
         )
@@ -458,7 +458,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
             each for each in await operator_store.operators(connection) if each.disabled_at is None
         ]
         if [each.name for each in left if each.role == "admin"] == [name]:
-            raise UsageError(f"{name} is the last admin: add another first")
+            raise UsageError(f"{name} is the last admin: add another admin first")
         if not await operator_store.disable_operator(connection, name, now=now):
             raise no_operator(name)
         await session_store.revoke_sessions_of(connection, name, now=now)

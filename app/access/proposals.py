@@ -149,13 +149,12 @@ def must_be_open(
         raise UsageError(f"nobody has approved the proposal: it is {proposal.standing(now)}")
     if proposal.decided is not None and proposal.decided.at > now + CLOCKS_DIFFER:
         raise UsageError(
-            "this machine's clock was ahead when the proposal was approved, so the approval does "
-            "not count: propose it again if it is still needed"
+            "this machine's clock was ahead at the approval, so the approval does not count: "
+            "make a new proposal"
         )
     if now >= open_until:
         raise UsageError(
-            f"the approval expired at {format_instant(open_until)}: propose it again if it is "
-            "still needed"
+            f"the approval expired at {format_instant(open_until)}: make a new proposal"
         )
 
 
@@ -230,8 +229,8 @@ async def propose(
     )
     if same is not None:
         raise UsageError(
-            f"{same.who} already proposed this as {same.id}, and it waits for a second person; "
-            f"`tallyhook proposals show {same.id}` shows it"
+            f"{same.who} has already made the same proposal, {same.id}: a second person must "
+            f"decide it; `tallyhook proposals show {same.id}` shows it"
         )
     await proposal_store.add_proposal(connection, proposal)
     return proposal
@@ -391,7 +390,7 @@ class Proposals:
             who = await self._person(connection, by=by, action="proposal_withdrawn")
             if who.name != proposal.who:
                 raise UsageError(
-                    f"only {proposal.who} may withdraw this proposal: you may reject it"
+                    f"only {proposal.who} may withdraw this proposal; reject it instead"
                 )
             await self._decided(connection, proposal, who, "withdrawn", reason)
         return await self.one(identity)
@@ -411,8 +410,8 @@ class Proposals:
             or proposer.role not in kind.may_propose
         ):
             raise UsageError(
-                f"{proposal.who}, who made this proposal, may no longer make such proposals: "
-                "reject it. If the act is still right, propose it yourself"
+                f"{proposal.who} may no longer make such proposals: reject this proposal. If the "
+                "act is still right, make your own proposal"
             )
         if not look:
             return proposal, second, proposer
@@ -434,12 +433,12 @@ class Proposals:
         if self._context.clock.now() >= proposal.until:
             raise UsageError(
                 f"the proposal expired at {format_instant(proposal.until)} without a decision: "
-                "propose it again"
+                "make a new proposal"
             )
         if proposal.kind not in self.kinds:
             raise UsageError(
-                f"this version does not know proposals of the kind {proposal.kind}: decide it "
-                "with the version that made it"
+                f"this version of Tallyhook does not know proposals of the kind {proposal.kind}: "
+                "use the version that made the proposal"
             )
         return proposal
 
@@ -466,8 +465,8 @@ class Proposals:
         await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
             raise UsageError(
-                "you proposed this yourself, so a second operator must decide; you can only "
-                "withdraw it"
+                "you made this proposal yourself: let a second operator decide, or withdraw the "
+                "proposal"
             )
         return who
 
@@ -542,8 +541,8 @@ async def _two_persons(
     if proposer is not None and (proposer.company is None) != (second.company is None):
         raise UsageError(
             f"{proposal.who} and {second.name} may be one person: one signs in with a password, "
-            "the other with the company's account. Let another operator approve this. Or let the "
-            "operator with the password link the company's account on the page My account"
+            "the other with the company's account. Let another operator approve the proposal. Or "
+            "let the operator with the password link the company's account on the page My account"
         )
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):
@@ -553,7 +552,7 @@ async def _two_persons(
             reached |= ahead
         if other in reached:
             raise UsageError(
-                f"{first} and {other} may be one person: {first} gave {other} an invitation or a "
-                f"token, directly or through others, in the {STANDS_FOR // DAY} days before this "
-                "proposal, or after it. Another operator must approve this"
+                f"{first} and {other} may be one person: less than {STANDS_FOR // DAY} days "
+                f"before the proposal, or later, {first} gave {other} an invitation or a token, "
+                "directly or through others. Let another operator approve the proposal"
             )

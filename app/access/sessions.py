@@ -71,7 +71,7 @@ async def invite_operator(
             if role is None:
                 raise UsageError(f"{name} is new here: add --role")
             if not known and role != "admin":
-                raise UsageError("the first operator must be an admin, who can add the others")
+                raise UsageError("the first operator must have the role admin")
             names.refuse_taken(names.checked(name), (each.name for each in known))
             found = operator_store.Operator(name=name, role=role, created_at=now)
             await operator_store.add_operator(connection, found)
@@ -84,8 +84,8 @@ async def invite_operator(
             raise UsageError(f"{name} signs in with the company's account, and has no password")
         elif role not in (None, found.role):
             raise UsageError(
-                f"{name} has the role {found.role}, which an invitation cannot change: leave "
-                "--role out"
+                f"{name} already has the role {found.role}, and an invitation cannot change "
+                "roles: leave --role out"
             )
         totp = credentials.new_totp_secret() if found.role in WITH_CODE else None
         link = session_store.SignInLink(
@@ -281,7 +281,9 @@ async def _new_of_company(
             "the page My account."
         ) from None
     if account.role != "admin" and not known:
-        raise CompanyRefused("The first operator must be an admin; let an admin sign in first.")
+        raise CompanyRefused(
+            "The first operator here must be an admin: let an admin sign in before you."
+        )
     found = operator_store.Operator(
         name=name, role=account.role, created_at=now, company=account.id
     )
@@ -310,7 +312,9 @@ async def prove_by_company(
         raise CompanyRefused(_NO_ROLE)
     renewed = await renew_session(context, token) if is_theirs else None
     if renewed is None:
-        raise CompanyRefused(f"This account does not belong to {name}, whose session this is.")
+        raise CompanyRefused(
+            f"This session belongs to {name}: sign in with the company's account of {name}."
+        )
     return renewed
 
 
@@ -621,7 +625,7 @@ async def _set_own(
         before = await session_store.credential_of(connection, name)
         if before is None:
             raise UsageError(
-                f"{name} has no password yet: ask an admin for an invitation, and choose one there"
+                f"{name} has no password yet: ask an admin for an invitation to choose one"
             )
         await session_store.set_credential(connection, replace(before, **changed), now=now)
         if change is not None:
@@ -629,8 +633,8 @@ async def _set_own(
         factor = before.totp or changed or await session_store.passkeys_of(connection, name)
         if who.role in WITH_CODE and not factor:
             raise UsageError(
-                "your role requires a second factor, and this is your last one: first set another "
-                "second factor"
+                "your role requires a second factor: set another second factor before you remove "
+                "the last one"
             )
         own = await session_store.sessions_of(connection, name, now=now, used_after=now - IDLE)
         others = [each.id for each in own if each.id != session_id(here)]

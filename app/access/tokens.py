@@ -212,13 +212,13 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
         who, readers = await _holding(context, entry), operators.MAY_READ[reading]
         if who.role not in readers:
             raise ScopeMissing(
-                f"{who.name} has the role {who.role}, which may not see this; the role must be "
+                f"{who.name} has the role {who.role}, but the role must be "
                 f"{' or '.join(sorted(readers))}."
             )
         return entry.name
     raise ScopeMissing(
         f"The token {entry.name} lacks the scope {scope}. `tallyhook tokens add NAME --scope "
-        f"{scope}` makes one that has it."
+        f"{scope}` makes a token with this scope."
     )
 
 

@@ -321,7 +321,9 @@ def _saying(behind: int) -> dict[str, str]:
 def role_missing(operator: Holder) -> ApiProblem:
     """Build the problem 403 for a missing role."""
     return ApiProblem(
-        403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
+        403,
+        "role_missing",
+        f"The role {operator.role} of {operator.name} does not permit this request.",
     )
 
 

@@ -72,8 +72,8 @@ class ProposalRoutes:
             raise ApiProblem(
                 409,
                 "proposal_refused",
-                "Approving this takes minutes: approve it in the console, or with `tallyhook "
-                "proposals approve`.",
+                "The approval of this proposal takes minutes. Approve it in the console, or with "
+                "`tallyhook proposals approve`.",
             )
         return await _decide(proposals, found, who, body, proposals.approve)
 

@@ -83,7 +83,7 @@ def only_parameters(request: Request, names: Collection[str]) -> None:
             )
             # Quoted, because it may be anything.
             raise ApiProblem(
-                422, "parameter_unknown", f"There is no parameter {name[:60]!a} here; {there}."
+                422, "parameter_unknown", f"The parameter {name[:60]!a} does not exist; {there}."
             )
         if name in seen:
             raise ApiProblem(422, "parameter_invalid", f"{name} is given more than once.")

@@ -165,8 +165,8 @@ class Api:
             raise ApiProblem(
                 410,
                 "cursor_beyond_the_head",
-                "No change has this id, because the database was restored from a backup. Continue "
-                f"from {lost}. Changes that you have already read keep their ids.",
+                "The database was restored from a backup, and no change has this id. Continue "
+                f"from the id {lost}. Changes that you have already read keep their ids.",
                 read_from=lost,
             )
         published = await read_feed(
@@ -354,7 +354,7 @@ def _invalid(problems: list[tuple[str, str]]) -> Response:
     return problem(
         422,
         "request_invalid",
-        "Some fields of the request are wrong; each is listed.",
+        "Some fields of the request are wrong. `problems` lists them.",
         problems=[{"field": field, "sentence": sentence} for field, sentence in problems],
     )
 

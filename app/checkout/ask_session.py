@@ -112,9 +112,9 @@ async def ask_and_record(
             await context.database.writer.commit(postpone)
             what = "address" if verdict.status in (404, 405) else "token"
             raise CheckoutDeniedError(
-                f"The payment service answered {verdict.status}: check the {what} of the "
-                f"checkout settings, then try again. The request for order {row.order} will be "
-                "sent with the same idempotency key."
+                f"The payment service answered {verdict.status}: correct the {what} in the "
+                f"checkout settings, and try again. The next try for order {row.order} uses the "
+                "same idempotency key."
             )
         assert not isinstance(verdict, requests.RetryLater), "the client asks until it is clear"
         return await _record(context, payment, verdict, row=row), verdict

@@ -439,7 +439,7 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
         order=order,
         key=payment.key,
         sentence=f"The payment service refused a session for order {order}: {reason.rstrip('.')}. "
-        "Correct that, then ask for a new payment or place a new order.",
+        "Correct the cause, then ask for a new payment or place a new order.",
     )
 
 

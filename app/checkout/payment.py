@@ -105,9 +105,8 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
             else f"costs {last.money}, of which {due} is left to pay after tenders"
         )
         raise CheckoutConflictError(
-            f"The shop stated that order {request.order} {costs}, but its checkout was requested "
-            f"for {request.money}; nothing was sent. Request the amount due, or PUT the order's "
-            "new amount first.",
+            f"Order {request.order} {costs}, but its checkout was requested for {request.money}; "
+            "nothing was sent. Request the amount due, or first PUT the order's new amount.",
             before=due,
             asked=request.money,
         )
@@ -128,8 +127,8 @@ def _conflict(
     payment: CheckoutPayment, request: requests.SoundRequest, difference: str
 ) -> CheckoutConflictError:
     return CheckoutConflictError(
-        f"Order {request.order}: its checkout was requested {difference}; nothing was sent. "
-        "Repeat the earlier request unchanged, or place a new order.",
+        f"The checkout of order {request.order} was first requested {difference}; nothing was "
+        "sent. Repeat the earlier request unchanged, or place a new order.",
         before=payment.requested.money,
         asked=request.money,
     )
@@ -198,9 +197,8 @@ def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     canceled = ledger.case.filed.canceled
     if canceled is not None:
         raise requests.OrderCanceledError(
-            f"The shop canceled order {ledger.order} at {format_instant(canceled.at)}: a payment "
-            f"for the order would have to be refunded. {did}. Place a new order with a new "
-            f"reference."
+            f"The shop canceled order {ledger.order} at {format_instant(canceled.at)}, so a "
+            f"payment would have to be refunded. {did}. Place a new order with a new reference."
         )
 
 

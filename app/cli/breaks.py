@@ -83,7 +83,8 @@ def _print_list(
             "Nothing has been reconciled yet: run `tallyhook reconcile run` to find differences."
         )
     elif left_out:
-        printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+        more = counted(left_out, "more break is", "more breaks are")
+        printing.note(f"{more} not shown: --format csv or jsonl shows all.")
 
 
 @breaks_group.command("show")
@@ -135,8 +136,8 @@ def _choice(
         str | None,
         typer.Option(
             metavar="MARK",
-            help="With --yes: the mark printed by the listing. If the breaks have "
-            "changed since then, nothing is done.",
+            help="With --yes: the MARK that the list printed. If the breaks have changed since "
+            "then, nothing is changed.",
         ),
     ] = None,
     by: operators.ByOption = None,
@@ -161,8 +162,8 @@ def assign(
         each.name == to and each.disabled_at is None for each in running.reading(known_operators)
     ):
         printing.note(
-            f"No active operator is named {to}, so no operator will find the break among their own "
-            "breaks. Run `tallyhook operators list` for the names."
+            f"Check the name: no active operator is named {to}. `tallyhook operators list` shows "
+            "the names."
         )
 
 
@@ -214,8 +215,8 @@ def match(
     """
     if line and choice["where"] is not None and choice["name"] is None:
         raise UsageError(
-            "--line works with one break only: leave it out with --where, which matches each "
-            "break with its own suggestion"
+            "--line works with one break only: leave --line out; --where matches each break with "
+            "its own suggestion"
         )
     one = f"Matched: {choice['name']} is closed."
     each = "is matched and closed"
@@ -249,8 +250,8 @@ def _act(
     elif kind == "matched":
         if not lines:
             raise UsageError(
-                f"give --line with the line to match: `tallyhook breaks show {name}` "
-                f"lists the nearest lines"
+                "--line is missing: give the id of the unmatched line; `tallyhook breaks show "
+                f"{name}` lists the nearest lines"
             )
         running.writing(match_lines, name, lines=lines, reason=reason, by=by)
         printing.note(one)
@@ -284,16 +285,16 @@ def _act_on_chosen(
         printing.note(f"{count}: each {each}.")
     else:
         printing.note(
-            f"Nothing was changed. Add --yes to change {count}. Also add --seen {chosen.mark}: "
-            f"then nothing is changed if the breaks have changed since this list."
+            f"Nothing was changed. Add --yes --seen {chosen.mark} to change {count}. If the "
+            "breaks change before then, nothing will be changed."
         )
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
-            "nothing was changed: the breaks have changed since they were listed. List them again, "
-            "and give the new mark with --seen"
+            "nothing was changed, because the breaks have changed since the list. List them "
+            "again, and give the new MARK with --seen"
         )
     if chosen.against is not None:
         raise UsageError(f"{chosen.against}; nothing was changed")
@@ -331,13 +332,13 @@ def unmatch(
 
     was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)
     printing.note(
-        f"{name} and {was} are no longer matched. Run `tallyhook reconcile run` to reopen what "
-        f"still differs."
+        f"{name} and {was} are no longer matched. Run `tallyhook reconcile run` to reopen the "
+        "breaks."
     )
 
 
 late_group = typer.Typer(
-    help="Late money: paid after cancel or expiry, paid twice, refunds owed.",
+    help="Payments after cancel or expiry, double payments, and refunds that are owed.",
     no_args_is_help=True,
 )
 
@@ -350,7 +351,7 @@ def list_late(
         bool,
         typer.Option(
             "--all",
-            help="Include late money that later evidence explains, so that it needs no decision.",
+            help="Include items that need no decision, because later evidence explains them.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,

@@ -78,8 +78,8 @@ OnlyOption = Annotated[
 LinkByOption = Annotated[
     str | None,
     typer.Option(
-        help="How a payment is linked to its order. order: by the order that the payment's events "
-        "name. references: only by references that the shop stated. Default: order."
+        help="What links a payment to its order: order (the order that the events name) or "
+        "references (only the references that the shop stated). Default: order."
     ),
 ]
 RotateOption = Annotated[
@@ -99,8 +99,7 @@ def connect(
     name: Annotated[
         str | None,
         typer.Option(
-            help="The source's name, which is the end of its webhook address. Default: the "
-            "profile's name."
+            help="The source's name. The webhook address ends with it. Default: the profile's name."
         ),
     ] = None,
     account: Annotated[
@@ -222,8 +221,8 @@ def _sharing(
     if shared and not any(own + name in known for name in ("ACCOUNT", "ONLY", "LINK_BY")):
         raise UsageError(
             "The other shop's payments would count as yours, because no setting distinguishes "
-            f"them. Give {ways_to_tell_apart(profile)}: the first that fits is the best. The "
-            "options are --account, --only and --link-by references. `tallyhook profiles show "
+            f"them. Set {ways_to_tell_apart(profile)}: use the first that fits. The options are "
+            "--account, --only and --link-by references. `tallyhook profiles show "
             f"{profile.name}` lists the members of the provider's events"
         )
     return {own + "SHARED": "yes" if shared else "no"}
@@ -301,7 +300,8 @@ def _secrets(
     configured = {**before, **os.environ}
     if secret_file == credentials_file == Path("-"):
         raise UsageError(
-            "standard input can hold the secret or the credentials, not both: give a file for one"
+            "the secret and the credentials cannot both come from standard input: give a file "
+            "for one of them"
         )
     found = {}
     if profile.signature.mac == UNSIGNED:
@@ -341,9 +341,9 @@ def _credentials(needed: Mapping[str, str], file: Path | None) -> dict[str, str]
         described = "; ".join(f"{name}: {what}" for name, what in needed.items())
         shape = json.dumps(dict.fromkeys(needed, "<value>"))
         raise UsageError(
-            f"Tallyhook needs credentials for the provider ({described}), and there is no terminal "
-            f"at which to ask: give --credentials-file FILE with {shape}, or --credentials-file "
-            "- for standard input"
+            f"the provider's credentials are missing ({described}), and there is no terminal at "
+            f"which to ask: give --credentials-file FILE with {shape}, or --credentials-file - "
+            "for standard input"
         )
     if file is None:
         return {name: _asked(f"{name}: {what}", name) for name, what in needed.items()}
@@ -373,7 +373,8 @@ def _read(file: Path) -> str:
                 content = opened.read(MAX_SECRET_BYTES + 1)
         if len(content) > MAX_SECRET_BYTES:
             raise UsageError(
-                f"{file} has more than {MAX_SECRET_BYTES:,} bytes, which no secret has"
+                f"{file} has more than {MAX_SECRET_BYTES:,} bytes, which is too long for a "
+                "secret: check the path"
             )
         return content.decode("utf-8-sig")
     except OSError as error:
@@ -593,7 +594,7 @@ def signature() -> None:
 )
 def check_signatures(
     profile: Annotated[
-        str | None, typer.Option(help="Name or path of the profile for lines that name no profile.")
+        str | None, typer.Option(help="Profile for lines that name none: a name or a path.")
     ] = None,
 ) -> None:
     """Verify the signatures of requests. Each input line is a request as a JSON object, and each

@@ -10,6 +10,7 @@ import typer
 from app.cli import operators, printing, running
 from app.cli.local import YesOption, check_target, sending, tell_answer
 from app.core.errors import UsageError
+from app.core.text import counted
 from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
@@ -125,8 +126,10 @@ def judge_delivery(
     from app.orders.set_aside import judge_unread
 
     count = running.writing(judge_unread, delivery, reason=reason, by=by)
-    are = "1 order is" if count == 1 else f"{count:,} orders are"
-    printing.note(f"Your judgement is stored. {are} folded again by `serve` or `worker`.")
+    printing.note(
+        f"Your judgement is stored. `serve` or `worker` will compute {counted(count, 'order')} "
+        "again."
+    )
 
 
 @group.command("show")
@@ -260,8 +263,10 @@ def reverify_deliveries(
             {"judged": done.judged, "accepted": rows, "refused": refused, "cut": done.cut}, form
         )
     printing.note(
-        f"Judged {done.judged} again: {len(rows)} accepted, {sum(done.refused.values())} still "
-        f"refused, {done.cut} with too little stored data to judge."
+        f"Judged {counted(done.judged, 'delivery', 'deliveries')} again: {len(rows):,} accepted, "
+        f"{sum(done.refused.values()):,} still refused, {done.cut:,} with too little stored data."
     )
     if rows:
-        printing.note("`serve` folds their orders; run `refold` to do it now.")
+        printing.note(
+            "`serve` will compute their orders again. To do so now, run `tallyhook refold`."
+        )

@@ -127,7 +127,7 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
         if await ready():
             return
         if monotonic() > ends:
-            raise UnreachableError(f"waited {PATIENCE_S:g} s for {what}, but it did not happen")
+            raise UnreachableError(f"gave up after {PATIENCE_S:g} s of waiting for {what}")
         await asyncio.sleep(LOOK_S)
 
 
@@ -155,7 +155,7 @@ async def call(
             why = f"{answer.status_code} {answer.text}"
             pause = max(asked_to_wait(answer.headers) / SECOND, LOOK_S)
             if answer.status_code not in again:
-                raise UnreachableError(f"{method} {url} was answered {why}")
+                raise UnreachableError(f"{method} {url} got the answer {why}")
         if monotonic() + pause > ends:
             raise UnreachableError(f"{method} {url} did not succeed within {PATIENCE_S:g} s: {why}")
         await asyncio.sleep(pause)

@@ -33,8 +33,8 @@ Output = Annotated[
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option(help="Use what was known at this RFC 3339 time. Default: now. The same time gives "
-        "the same bytes."),
+    typer.Option(help="Use what was known at this RFC 3339 time. Default: now. The same time "
+    "gives the same file."),
 ]  # fmt: skip
 
 
@@ -88,10 +88,10 @@ def _say_built(built: Built, output: Path) -> None:
     )
     if built.attachments is not None:
         what = "the files" if built.full else "only the digests (the bundle is redacted)"
-        printing.note(f"It contains {what} of {counted(built.attachments, 'attachment')}.")
+        printing.note(f"The bundle contains {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
         printing.note(
-            "The order has not been folded yet, so its next revision is not in the bundle."
+            "The bundle lacks the order's next revision, which has not been computed yet."
         )
     if built.unsealed:
         unsealed = counted(built.unsealed, "entry", "entries")
@@ -108,13 +108,13 @@ def _say_built(built: Built, output: Path) -> None:
 WitnessOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="The key of a witness that you trust, as its operator gives it. Checks that the "
-        "witness cosigned the bundle's checkpoint. Repeat for several witnesses."
+        help="The key of a witness that must have cosigned the bundle's checkpoint. Repeat for "
+        "several witnesses."
     ),
 ]
 QuorumOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Minimum number of the given witnesses that cosigned. Default: all."),
+    typer.Option(min=1, help="How many of these witnesses must have cosigned. Default: all."),
 ]
 
 
@@ -136,9 +136,9 @@ def check_bundle(
     consistency: Annotated[
         Path | None,
         typer.Option(
-            help="The proof that the bundle's log contains the log of --checkpoint unchanged. "
-            "Needed if the two checkpoints differ in size. `log consistency` prints the proof, and "
-            "the shop publishes it under /.well-known/tallyhook/."
+            help="The proof that the bundle's log continues the log of --checkpoint. Needed if "
+            "the two checkpoints differ in size. `log consistency` prints the proof, and the "
+            "shop publishes it under /.well-known/tallyhook/."
         ),
     ] = None,
     witness: WitnessOption = None,

@@ -59,9 +59,8 @@ def doctor(
         bool,
         typer.Option(
             "--capacity",
-            help="Check nothing. Measure for some seconds how much this machine and database "
-            "can handle, how long the disk lasts, and when to move to PostgreSQL or several "
-            "machines.",
+            help="Instead of the checks, measure for some seconds how much this machine can "
+            "handle, how long its disk lasts, and when to move to PostgreSQL or several machines.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,

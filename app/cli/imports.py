@@ -117,7 +117,9 @@ def _print(done: Imported) -> None:
     printing.say(f"{done.file}: {counted(done.read, 'row')} read: {counts}.")
     if done.totals:
         first = _few([f"row {number:,}" for number in done.totals], of=done.totals_found)
-        printing.note(f"Rows left out because they are totals of the rows above them: {first}.")
+        printing.note(
+            f"These rows were left out, because they are totals of the rows above: {first}."
+        )
     for (column, word), ignored in done.ignored.items():
         why = f"{column} is {word}" if word else f"it does not list their {column}"
         printing.note(f"The mapping left out {counted(ignored, 'row')} because {why}.")
@@ -170,8 +172,8 @@ def _options(
         typer.Option(
             "--accept-balance-difference",
             metavar="AMOUNT",
-            help="Propose to accept a bank statement whose balances and entries differ "
-            "by exactly this amount. Import it again after the approval.",
+            help="Propose to accept a bank statement whose balances and entries differ by "
+            "exactly this amount. Import the statement again after the approval.",
         ),
     ] = "",
     reason: Annotated[str, typer.Option("--reason", help="Why the balances differ.")] = "",
@@ -195,15 +197,15 @@ def _options(
         bool,
         typer.Option(
             "--accept-good",
-            help="Import the good rows, although others are bad. If one row of a reference is bad, "
-            "all its rows are left out, and written to a file.",
+            help="Import only the good rows. A bad row also excludes the other rows of its "
+            "reference. Excluded rows are written to a file.",
         ),
     ] = False,
     rejects: Annotated[
         Path | None,
         typer.Option(
-            help="With --accept-good: the file for left-out rows. Default: beside the "
-            "imported file."
+            help="With --accept-good: the file for excluded rows. Default: beside the imported "
+            "file."
         ),
     ] = None,
     changes: Annotated[
@@ -281,7 +283,7 @@ def import_files(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(help="The source of the statements, if several are possible."),
+        typer.Option(help="The source of the statements, needed if several are possible."),
     ] = None,
     *,
     form: printing.DocumentOption = printing.Format.table,

@@ -13,6 +13,7 @@ import typer
 
 from app.cli import printing, running
 from app.core.errors import UnreachableError, UsageError
+from app.core.text import counted
 
 if TYPE_CHECKING:
     import httpx2
@@ -70,10 +71,12 @@ def tell_answer(answer: Exchange, *, to: str) -> None:
     after a refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
-        trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
+        trusted = ""
+        if to.startswith("https:"):
+            trusted = ", and that this machine trusts its certificate"
         raise UnreachableError(
-            f"nothing at {to} answered ({why}): check that the server runs and listens "
-            f"there{trusted}"
+            f"{to} does not answer ({why}): check that the server runs and listens at this "
+            f"address{trusted}"
         )
     body = answer.body.decode("utf-8", "replace").strip()
     cut = "…" if len(body) > MAX_SHOWN else ""
@@ -151,8 +154,8 @@ def trigger(
         printing.note(names_no_order(signer.profile))
     if signer.profile.unconfirmed:
         printing.note(
-            "Tallyhook asks this provider to confirm each event, and the provider does not know "
-            "this made-up event. So the order stays pending."
+            "The order stays pending: this provider must confirm each event, and does not know "
+            "this made-up event."
         )
 
 
@@ -336,7 +339,7 @@ def _send_file(path: Path, forward: str) -> None:
             sent, refused = running.run_loop(send(file))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    printing.note(f"Sent {sent}; {refused} of them were not accepted.")
+    printing.note(f"Sent {counted(sent, 'request')}: {refused:,} not accepted.")
     if refused:
         raise typer.Exit(1)
 

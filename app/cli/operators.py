@@ -289,8 +289,8 @@ def add_token(
         printing.note("Save the token now: it is not shown again.")
     if not scope:
         printing.note(
-            f"The token's scopes are {', '.join(UNNAMED)}. Use --scope for others, such as finance "
-            f"or evidence."
+            f"The token's scopes are {', '.join(UNNAMED)}. Use --scope for other scopes, such as "
+            "finance or evidence."
         )
 
 
@@ -332,7 +332,7 @@ def revoke_token(name: TokenName, by: ByOption = None) -> None:
 
 
 audit_group = typer.Typer(
-    help="The audit trail: who did what, to what, when and why; append-only.", no_args_is_help=True
+    help="The append-only audit trail: who did what, to what, when and why.", no_args_is_help=True
 )
 
 TRAIL_COLUMNS = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
@@ -353,7 +353,7 @@ def list_entries(
     after: Annotated[
         int,
         typer.Option(
-            min=0, max=printing.MAX_NUMBER, help="Only entries with a higher number than this."
+            min=0, max=printing.MAX_NUMBER, help="Only entries after the entry with this number."
         ),
     ] = 0,
     limit: Annotated[

@@ -370,7 +370,8 @@ def unmask_orders(
     purpose: Annotated[
         str,
         typer.Option(
-            help="What the numbers are for: payment, refund, delivery, warning, authority or other."
+            help="Why you need the phone numbers: payment, refund, delivery, warning, authority "
+            "or other."
         ),
     ],
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
@@ -585,9 +586,5 @@ def redeliver(
     if not count:
         printing.note("No notification has failed. Waiting ones are sent automatically.")
         return
-    behind = (
-        ""
-        if ids
-        else (". It will send the waiting ones after that, as soon as the shop accepts one")
-    )
+    behind = "" if ids else ". The waiting notifications follow as soon as the shop accepts one"
     printing.note(f"The running service will send {counted(count, 'notification')} again{behind}.")

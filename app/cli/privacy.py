@@ -45,7 +45,7 @@ AcceptGap = Annotated[
     typer.Option(
         "--accept-gap",
         help="Continue although acknowledged deliveries may be lost. Without this option, the "
-        "command stops and says which deliveries. Needs --reason.",
+        "command stops and lists these deliveries. Needs --reason.",
     ),
 ]
 WhyGap = Annotated[str, typer.Option("--reason", help="The reason for --accept-gap. It is stored.")]
@@ -92,7 +92,7 @@ def backup(
     else:
         printing.document({"file": str(file), **contents.document()}, form)
     printing.note(
-        f"The backup does not contain {_KEYS}. Keep copies of both, apart from the backup."
+        f"The backup does not contain {_KEYS}. Keep copies of both keys, apart from the backup."
     )
     printing.note(
         f"The backup does not contain {_JOURNAL} either. Copy the journal after each erasure: a "
@@ -153,7 +153,7 @@ def restore(
     tell_erased(restored.erased)
     if restored.kept is not None:
         printing.note(f"The previous database is kept as {restored.kept}.")
-    printing.note(f"Backups do not contain {_KEYS}. Copy them back to their places, too.")
+    printing.note(f"Backups do not contain {_KEYS}. Copy both keys back to their places, too.")
     _tell_owner(sqlite_file(settings.database_url))
     printing.note(
         "Now run `tallyhook db check`, then `serve`. Deliveries after the backup are missing: have "
@@ -166,9 +166,9 @@ def _tell_owner(database: Path | None) -> None:
         return
     folder = database.absolute().parent
     printing.note(
-        "The database belongs to this user, but its folder belongs to another user. If that user "
-        "runs the service, first run "
-        f"`chown --reference={folder} {folder / database.stem}.*`."
+        "The database belongs to this user, but its folder belongs to another user. If the owner "
+        f"of the folder runs the service, first run `chown --reference={folder} "
+        f"{folder / database.stem}.*`."
     )
 
 
@@ -203,14 +203,14 @@ def tell_erased(replayed: Replayed) -> None:
     """Print the result of repeating the erasures from the journal of erasures."""
     if replayed.copied:
         printing.note(
-            "The journal of erasures was missing, so its copy in the database was used. People "
-            "erased after the backup are in the database again: find them in your records, and "
-            "erase them again."
+            "The journal of erasures was missing, so its copy in the database was used. Erasures "
+            "after the backup are undone: find these people in your records, and erase them "
+            "again."
         )
     if replayed.unread:
         printing.note(
-            f"{counted(replayed.unread, 'line')} of the journal's copy cannot be read without its "
-            f"key. A new journal with a new key was started."
+            f"{counted(replayed.unread, 'line')} of the journal's copy cannot be read, because "
+            "the key is missing. A new journal with a new key was started."
         )
     if replayed.lines:
         printing.note(
@@ -275,11 +275,10 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
     columns = ("order", "outcome", "last_heard", "deliveries", "bytes")
     printing.emit(found["settled"], columns=columns, form=printing.Format.table)
     gone = counted(found["deliveries"], "delivery", "deliveries")
-    unrelated = f" and {found['of_no_order']:,} without an order" if found["of_no_order"] else ""
     printing.note(
-        f"{verb}: bodies and headers of {gone} of "
-        f"{counted(found['orders'], 'order')}{unrelated}, {counted(found['bytes'], 'byte')}, and "
-        f"{counted(found['rejections'], 'rejection')}."
+        f"{verb}: {counted(found['rejections'], 'rejection')}, and the bodies and headers of "
+        f"{gone} ({counted(found['bytes'], 'byte')}). Orders of these deliveries: "
+        f"{found['orders']:,}. Deliveries without an order: {found['of_no_order']:,}."
     )
     for each in found["classes"]:
         kept = "for ever" if each["days"] is None else counted(each["days"], "day")
@@ -288,9 +287,7 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
 
 PlacesOption = Annotated[
     bool,
-    typer.Option(
-        "--places", help="List where text from outside is stored and how long, and delete nothing."
-    ),
+    typer.Option("--places", help="Only list where text from outside is stored, and for how long."),
 ]
 
 
@@ -313,8 +310,7 @@ def erase(
         bool,
         typer.Option(
             "--files-of-others",
-            help="With --order: also erase files of other orders, if they contain the "
-            "customer's number.",
+            help="With --order: also erase other orders' files that contain the customer's number.",
         ),
     ] = False,
     dry_run: Annotated[
@@ -406,13 +402,13 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
     counts = erasure.counts()
     printing.note(
         f"{'Would be erased' if erasure.dry_run else 'Erased'}: bodies and headers of "
-        f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
+        f"{counted(counts['deliveries'], 'delivery', 'deliveries')} about "
         f"{counted(counts['orders'], 'order')}; {counted(counts['rejections'], 'rejection')}; "
         f"{counted(counts['session_requests'], 'session request')}; "
-        f"{counted(counts['book_lines'], 'phone')} in order books; "
-        f"{counted(counts['bank_lines'], 'text')} of banks; "
+        f"{counted(counts['book_lines'], 'phone number')} in order books; "
+        f"{counted(counts['bank_lines'], 'text')} in bank files; "
         f"{counted(counts['attachments'], 'attachment')}; {counted(counts['reasons'], 'reason')} "
-        f"of events. Kept: {counts['kept']}, restricted: {counts['restricted']}."
+        f"in events. Items kept: {counts['kept']:,}. Items restricted: {counts['restricted']:,}."
     )
     if erasure.dry_run:
         return
@@ -428,7 +424,7 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         )
     printing.note(
         f"Not erased: {counted(len(erasure.copies), 'earlier copy', 'earlier copies')} in the "
-        "list above, and any backups that other tools made. Delete these yourself."
+        "list above, and all backups by other tools. Delete these copies yourself."
     )
 
 
@@ -503,7 +499,9 @@ def export_copy(
     ] = None,
     proposal: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="With your own token: the id of the approved proposal."),
+        typer.Option(
+            metavar="ID", help="The id of the approved proposal, needed with your own token."
+        ),
     ] = None,
     attachments: AttachmentsOption = False,
     by: operators.ByOption = None,
@@ -558,5 +556,5 @@ def export_copy(
     if done.counts["unmasked"]:
         printing.note(
             f"{counted(done.counts['unmasked'], 'attached file')} cannot be masked: look through "
-            "files/ before you hand it over."
+            "files/ before you hand over the copy."
         )

@@ -94,7 +94,7 @@ JobsOption = Annotated[
         min=1,
         max=64,
         help="Number of processes for matching, if there are more than 50,000 orders. Default: "
-        "one per core, at most 2. With 1, the command itself matches.",
+        "one per core, at most 2. With 1, the command itself does the work.",
     ),
 ]
 
@@ -270,7 +270,8 @@ def _print_preview(found: RulesPreviewDocument) -> None:
     left_out = len(found["changes"]) + found["not_told"] - len(rows)
     if left_out:
         printing.note(
-            f"{left_out} more changes are not shown: --format json shows the first thousand."
+            f"{counted(left_out, 'more change is', 'more changes are')} not shown: --format json "
+            "shows the first thousand changes."
         )
 
 
@@ -376,8 +377,8 @@ def suggest(
     )
     if found.nameless:
         printing.note(
-            f"{counted(found.nameless, 'more payment')} are in statements without a source: import "
-            f"these statements with --source."
+            f"{counted(found.nameless, 'more payment is', 'more payments are')} in statements "
+            "without a source: import these statements with --source."
         )
     if found.more:
         printing.note("There are more payments in this period: shorten it to see the others.")

@@ -66,8 +66,8 @@ def report_period(
     basis: Annotated[
         BasisName,
         typer.Option(
-            help="The date that counts: captured (stated by the provider), received (arrival at "
-            "Tallyhook) or settled (the payout)."
+            help="The date that decides the period of a payment: captured (stated by the "
+            "provider), received (arrival at Tallyhook) or settled (the payout)."
         ),
     ] = BasisName.captured,
     form: Annotated[
@@ -99,8 +99,8 @@ def report_period(
         file.write(render(report, form.value))
     if closed:
         printing.note(
-            f"Closed: {', '.join(closed)}. This report shows what is known now. `tallyhook period "
-            f"show {closed[-1]}` prints the closed report."
+            f"Closed months: {', '.join(closed)}. This report shows what is known now. `tallyhook "
+            f"period show {closed[-1]}` prints the closed report."
         )
     if not report.ties_hold:
         printing.note("Some control totals do not tie: the report's first lines name them.")

@@ -118,8 +118,8 @@ Inherited = Annotated[
         "--fd",
         min=0,
         max=65_535,
-        help="File descriptor of a listening socket from the parent process, instead of host and "
-        "port.",
+        help="File descriptor of the parent process's listening socket, to use instead of host "
+        "and port.",
     ),
 ]
 

@@ -45,9 +45,9 @@ def upgrade(
         bool,
         typer.Option(
             "--dry-run",
-            help="Change nothing. Show which migrations are due, and how many orders would get "
-            "another outcome. Also show the orders that only this version's rules make "
-            "fulfillable: the upgrade would hold them.",
+            help="Change nothing. Show the due migrations, the number of orders whose outcome "
+            "would change, and the orders that the upgrade would hold. The upgrade holds orders "
+            "that only the new rules make fulfillable.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
@@ -95,8 +95,7 @@ def check(
         int | None,
         typer.Option(
             min=0,
-            help="Without --deep: the seed that an earlier check printed, to take the "
-            "same sample again.",
+            help="Without --deep: the seed of an earlier check, to take the same sample again.",
         ),
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -176,9 +175,7 @@ def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGa
         adopt_inbox(load_settings(), clock=SystemClock(), accepts=accepts)
     )
     privacy.tell_gap(found)
-    printing.note(
-        f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`."
-    )
+    printing.note(f"The inbox is adopted. `serve` will read its {counted(records, 'record')}.")
 
 
 @group.command("vacuum")
@@ -244,8 +241,8 @@ def reindex() -> None:
         )
     printing.note(
         f"Read {counted(done.read, 'delivery', 'deliveries')}: {counted(done.events, 'event')}, "
-        f"{done.unreadable:,} unreadable. "
-        "`serve` folds the orders again; run `refold --all` to do it now."
+        f"{done.unreadable:,} unreadable. `serve` will compute the orders again. To do so now, "
+        "run `tallyhook refold --all`."
     )
 
 
@@ -260,7 +257,7 @@ def refold(
             min=1,
             max=64,
             help="With --all: processes that fold. Default: one per core, at most 8. With 1, the "
-            "command itself folds.",
+            "command itself does the work.",
         ),
     ] = None,
 ) -> None:

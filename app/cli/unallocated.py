@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from app.cli import operators, printing, running
+from app.core.text import counted
 
 if TYPE_CHECKING:
     from app.context.context import AppContext
@@ -36,15 +37,17 @@ AT_ONCE = 200
 
 Payment = Annotated[
     str,
-    typer.Argument(metavar="PAYMENT", help="The payment's id, or the provider's reference of it."),
+    typer.Argument(
+        metavar="PAYMENT", help="The payment's id, or the provider's reference for the payment."
+    ),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why, in your words.")]
 Replaces = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="Do nothing if the payment has a newer decision than this one. `unallocated show` "
-        "prints the decision's id. An empty text means that there is no decision yet.",
+        help="The decision that you replace; `unallocated show` prints its id. An empty text "
+        "means no decision. If there is a newer decision, nothing is done.",
     ),
 ]
 
@@ -57,7 +60,9 @@ def list_payments(
     ] = False,
     not_ours: Annotated[
         bool,
-        typer.Option("--not-ours", help="List payments of other shops on your account instead."),
+        typer.Option(
+            "--not-ours", help="Instead, list the payments of other shops on your account."
+        ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
@@ -74,7 +79,8 @@ def list_payments(
 
     left_out = running.reading(work)
     if left_out:
-        printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
+        more = counted(left_out, "more payment is", "more payments are")
+        printing.note(f"{more} not shown: --format csv or jsonl shows all.")
 
 
 async def _documents(
@@ -158,8 +164,8 @@ def dismiss(
         Literal["to_refund", "other_business"],
         typer.Option(
             "--as",
-            help="Why the payment has no order: it will be refunded, or it is not "
-            "the shop's business.",
+            help="Why the payment needs no order: you will refund it, or it is not the shop's "
+            "business.",
         ),
     ],
     reason: ReasonOption,

@@ -111,7 +111,9 @@ def checked(answer: Answer) -> Answer:
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
     if answer.status == 501:
-        raise NotConfigured(f"the service is not configured for this: {sentence_of(answer)}")
+        raise NotConfigured(
+            f"the service is not configured for this request: {sentence_of(answer)}"
+        )
     if answer.status in (408, 425, 429) or answer.status >= 500:
         raise Unavailable(
             f"the service is busy ({answer.status}): {sentence_of(answer)}",

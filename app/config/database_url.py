@@ -59,7 +59,7 @@ def _check_sqlite_path(rest: str) -> None:
         )
     if query:
         raise ValueError(
-            "must end with the path: options after a question mark can turn off locks and syncing"
+            "must not have options after a question mark: they can turn off locks and syncing"
         )
 
 

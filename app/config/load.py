@@ -282,8 +282,8 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
     if settings.max_connections + SPARE_FILES > limit:
         reading.problem(
             variable,
-            f"needs {settings.max_connections + SPARE_FILES:,} open files, and this process may "
-            f"have {limit:,}; raise the limit (ulimit -n) or write a smaller number",
+            f"needs {settings.max_connections + SPARE_FILES:,} open files, but this process may "
+            f"open only {limit:,}; raise the limit (ulimit -n) or write a smaller number",
         )
 
 
@@ -476,8 +476,8 @@ def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
         elif len(re.sub(r"\A(whsec|whsk|whpk)_", "", secret)) < MIN_SECRET_CHARS:
             reading.problem(
                 variable,
-                f"holds a secret shorter than {MIN_SECRET_CHARS} characters, but no provider's "
-                "secret is that short; copy the whole secret",
+                f"holds a secret of fewer than {MIN_SECRET_CHARS} characters, which is too short; "
+                "copy the whole secret",
             )
         elif len(set(secret)) < _MIN_DISTINCT or any(
             part in re.sub(r"[^a-z0-9]", "", secret.lower()) for part in _PLACEHOLDERS

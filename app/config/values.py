@@ -86,7 +86,7 @@ class DatedSecret(SecretStr):
             self.until: Instant | None = parse_instant(end) if word else None
         except ValueError:
             raise ValueError(
-                "has a secret whose expiry is not written like 2026-12-01T00:00:00Z"
+                "has a secret with an invalid expiry; write a time such as 2026-12-01T00:00:00Z"
             ) from None
 
 
@@ -232,8 +232,8 @@ def public_url(value: Any) -> Any:
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
-            "must consist of scheme and host only, such as https://hooks.shop.example, without "
-            "/webhooks and a source's name"
+            "must be only scheme and host, such as https://hooks.shop.example; leave out "
+            "/webhooks and the source's name"
         )
     return found
 

@@ -78,8 +78,7 @@ async def break_document(view: View) -> Document:
         found = await break_acts.one_break(view.context, view.subject)
     except NotFoundError:
         raise NotFoundError(
-            f"there is no break {view.subject!r}: the list of breaks shows the breaks that the "
-            "newest run found"
+            f"there is no break {view.subject!r}: look for it in the list of breaks"
         ) from None
     closed = found.life.state == "closed"
     booked = [each for each in found.seen.cites if each.startswith("bnk_")]

@@ -434,7 +434,9 @@ async def bank_document(view: View) -> Document:
     )
     seen = await view.shared_job("bank", f"{stands} {skip} {view.rows} {line}", work=match)
     if seen.ended is None and view.format == "csv":
-        raise UsageError("payouts are still being matched with the bank: ask again in a minute")
+        raise UsageError(
+            "payouts are still being matched with the bank: try the download again in a minute"
+        )
     found = (
         bank_match.BookedPage(lines=[], counts={}, more=False)
         if seen.ended is None

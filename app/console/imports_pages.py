@@ -112,8 +112,8 @@ def upload_of(view: View, name: str) -> Upload:
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
-            "this file is no longer stored: the console stores an uploaded file for an hour, for "
-            "its sender only, and loses it at a restart. Upload it again"
+            "this file is not stored for you: upload it again. The console keeps a file for one "
+            "hour or until a restart, and only for the operator who uploaded it"
         )
     return found
 
@@ -168,7 +168,7 @@ async def import_document(view: View) -> Document | Response:
     if view.word("rejects") is not None:
         name = None if upload.done is None else upload.done.rejects
         if upload.request.rejects is None or name is None:
-            raise NotFoundError("no row of this file was set aside")
+            raise NotFoundError("no row of this file was left out")
         return FileResponse(upload.request.rejects, media_type="text/csv", filename=name)
     imported = upload.done or upload.seen or imports.Imported(file="", kind=upload.kind or "book")
     seen, identity = upload.seen or imported, upload.identity
@@ -321,7 +321,7 @@ async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:
-        raise UsageError("open the form again: it shows what would be withdrawn")
+        raise UsageError("this form is incomplete: open it again to see what would be withdrawn")
     take_back = partial(
         view.console.work,
         withdraw_import.withdraw_import,

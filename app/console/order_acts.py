@@ -337,7 +337,7 @@ async def do_unpin(view: View, reason: str) -> str:
 def _list(view: View) -> tuple[str, dict[str, str]]:
     page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
-        raise UsageError("your role may not see that list")
+        raise UsageError("your role may not see this list")
     filters = {name: word for name, word in view.filters(LISTS[page]).items() if word is not None}
     for name, word in filters.items():
         if len(word) > WORD_MAX or not is_human_text(word):
@@ -561,8 +561,8 @@ ACTS: Final = (
         ask_tell_again,
         do_tell_again,
         button="Notify the shop again",
-        done="The shop is being notified again; the list of notifications below says whether the "
-        "shop accepted them.",
+        done="The shop is being notified again. The list of notifications below shows whether "
+        "the shop accepts them.",
     ),
     Act(
         "Judge refused deliveries again",
@@ -570,7 +570,8 @@ ACTS: Final = (
         ask_reverify,
         do_reverify,
         button="Judge them again",
-        done="The refused deliveries were judged again; the accepted ones are in the list now.",
+        done="The refused deliveries were judged again. Those that were accepted are in the list "
+        "now.",
     ),
     Act("See the phone number", "unmasked", ask_unmask, do_unmask, button="Show it"),
     Act("See customers' numbers", "unmasked", ask_unmask_many, do_unmask_many, button="Propose it"),

@@ -521,7 +521,7 @@ async def ask_sign_item(view: View) -> Form:
         )
     if sentence is None:
         raise UsageError(
-            "the checks decide this item: run the checks, and sign the item only if they ask you to"
+            "this item needs no signature now: run the checks to see which items to sign"
         )
     return Form(
         ITEM_TITLES[item],

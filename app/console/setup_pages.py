@@ -117,8 +117,8 @@ def _chosen(view: View) -> Source:
     source = None if name is None else view.context.sources[name]
     if source is None or not _testable(view, source):
         raise UsageError(
-            "test events can be sent only in the sandbox, and only for a provider whose profile "
-            "has an example event: choose such a source, or have the provider send an event"
+            "no test event can be sent for this source, because this needs the sandbox and an "
+            "example event in the profile: have the provider send an event"
         )
     return source
 

@@ -187,7 +187,7 @@ def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
     named: dict[str, imports.ImportKind] = {each: each for each in imports_pages.KINDS}
     kind = named.get(given.get("kind", ""))
     if kind is not None and not view.person.may(ACTIONS[kind]):
-        raise UsageError(f"your role may import no {imports_pages.KINDS[kind]}")
+        raise UsageError(f"your role may not import files of the kind {imports_pages.KINDS[kind]}")
     source = given.get("source", "") if kind in (None, "statement") else ""
     if source and source not in view.context.settings.sources:
         raise UsageError("there is no source of this name")
@@ -445,7 +445,8 @@ async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
     differs = imports_pages.differs_in(upload)
     if differs is None:
         raise UsageError(
-            "this file was read again, with other choices, since it was shown: look at it again"
+            "this file was read again with other choices since this page was shown: open the "
+            "page again"
         )
     bank_balances.check_amount(differs, view.given.get("difference", ""))
     made = await bank_balances.propose_difference(

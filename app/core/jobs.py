@@ -101,7 +101,7 @@ class Jobs:
         is running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
-            raise UsageError(f"{before.by} has already started this, and it is still running")
+            raise UsageError(f"{before.by} has already started this job: wait until the job ends")
         now = self._clock.now()
         job = Job(name=new_id("job_", now), kind=kind, subject=subject, by=by, began=now, mark=mark)
         over = [name for name, each in self._jobs.items() if each.ended is not None]

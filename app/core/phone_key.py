@@ -98,9 +98,8 @@ def make_phone_key(path: Path) -> PhoneKey:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise UnreachableError(
-            "the file of the phone key, which the database needs, cannot be created in "
-            f"{path.parent}: {reason}; give this user write access to the folder, or name another "
-            "file in TALLYHOOK_PHONES__KEY_FILE"
+            f"the file of the phone key cannot be created in {path.parent}: {reason}; give this "
+            "user write access to the folder, or name another file in TALLYHOOK_PHONES__KEY_FILE"
         ) from None
     made = read_phone_key(path)
     assert made is not None, "it was just made"

@@ -428,7 +428,10 @@ class Database:
         anew  whether to replace an earlier database that is now missing
         """
         if self.path is None or self._made is None or self.service is None:
-            raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")
+            raise UsageError(
+                "this command creates only SQLite databases: create a PostgreSQL database with "
+                "`createdb`, then run `tallyhook db upgrade`"
+            )
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.service.serve()
         if self.path.exists() and self.path.stat().st_size:

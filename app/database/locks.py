@@ -47,8 +47,8 @@ def take_lock(connection: PlainConnection, lock: int) -> None:
         return
     if lock == LINKING and connection.spread and connection.ask(_HELD, (SCANNING,)):
         raise StoreUnavailable(
-            "a report, a reconciliation or a check is reading the whole database, and a cluster "
-            "allows no writes meanwhile; try again when the reading has finished",
+            "the cluster accepts no writes while a report, a reconciliation or a check reads the "
+            "whole database; try again later",
             reason="busy",
         )
     connection.ask("SELECT pg_advisory_xact_lock(?)", (lock,))

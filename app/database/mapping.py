@@ -204,7 +204,8 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(
-            f"this version does not know the claim of event {event_id}; run `tallyhook reindex`"
+            f"this version cannot read the stored claim of event {event_id}; run `tallyhook "
+            "reindex`"
         )
     return Delivery(
         delivery_id=delivery_id,

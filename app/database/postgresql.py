@@ -357,6 +357,6 @@ def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
     finally:
         driver.remove_log_listener(hear)
     if warnings:
-        raise StoreUnavailable("the server did not wait for its standby; try again")
+        raise StoreUnavailable("the database server did not wait for its standby; try again")
     if holder is not None:
         holder.committed()

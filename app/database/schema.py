@@ -60,13 +60,14 @@ async def current_version(connection: AsyncConnection) -> str | None:
         return version
     if is_before_release(version):
         raise _refused(
-            f"the database is at version {version}, from before 0.1.0, and cannot be upgraded: "
-            "move it away and start with a new one, or keep using the program that made it"
+            f"the database has version {version}, which is older than 0.1.0 and cannot be "
+            "upgraded: move it away and start with a new database, or use the program that made "
+            "it"
         )
     if re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise _refused(
-            f"the database is at version {version}, but this program knows only versions up to "
-            f"{NEWEST}: start the newer program that upgraded it, or restore an older backup"
+            f"the database has version {version}, but this program knows only versions up to "
+            f"{NEWEST}: start the newer program, or restore an older backup"
         )
     raise _refused(_ANOTHER_PROGRAM)
 
@@ -277,9 +278,8 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
         if getattr(error.orig, "sqlstate", None) != "42501":  # insufficient_privilege
             raise
         raise StorePoisoned(
-            "the database's schema differs from this program's schema, and this user may not "
-            "create a schema for a detailed comparison; let the database's owner run `tallyhook "
-            "db check`"
+            "the database's schema differs from this program's schema; let the database's owner "
+            "run `tallyhook db check` to find the difference"
         ) from error
     finally:
         await savepoint.rollback()

@@ -284,8 +284,8 @@ def _checked(asked: AttachRequest) -> str:
     media = media_of(asked.content)
     if media is None:
         raise UsageError(
-            "the file is not a PDF, PNG, JPEG or plain text in UTF-8, whatever its name says: "
-            "print it to a PDF, and attach that"
+            "the file's content is not PDF, PNG, JPEG or plain text in UTF-8: print the file to "
+            "a PDF, and attach the PDF"
         )
     bounds = (
         ("name", asked.name, MAX_NAME), ("note", asked.note, MAX_NOTE),
@@ -325,8 +325,8 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
             raise UsageError(f"this file is attached already, as {each.attachment_id}")
     if len(there) >= MOST_OF_ONE:
         raise UsageError(
-            f"{asked.subject} has {counted(MOST_OF_ONE, 'attachment')}, which is the maximum: put "
-            f"several pages into one PDF, or detach files that you do not need"
+            f"{asked.subject} already has {counted(MOST_OF_ONE, 'attachment')}, the maximum: put "
+            "several pages into one PDF, or detach files that you do not need"
         )
     if sum(each.size for each in there) + len(asked.content) > MAX_BYTES_OF_ONE:
         raise UsageError(
@@ -398,8 +398,8 @@ async def attachment_bytes(
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
-            f"the bytes of {record.attachment_id} differ from the attached ones: run `tallyhook "
-            "db check` to see what is wrong"
+            f"the content of {record.attachment_id} is missing or was changed: run `tallyhook db "
+            "check` to see what is wrong"
         )
     return body
 

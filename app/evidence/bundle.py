@@ -303,8 +303,8 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
     size = sum(len(data) for data in members.values())
     if size > verify.MAX_BYTES * 0.9 or len(members) > verify.MAX_MEMBERS - 2:
         raise UsageError(
-            f"this bundle would have {len(members):,} files and {size:,} bytes, more than can be "
-            "checked at once: give an earlier --as-of, or build it without personal data"
+            f"this bundle would be too large to verify ({len(members):,} files, {size:,} bytes): "
+            "give an earlier --as-of, or build the bundle without personal data"
         )
     comment = f"evidence of an order as of {instants.format_instant(dossier.as_of)}"
     signature = keys.minisign_signature(key, manifest, comment=comment, about=ABOUT)
@@ -461,8 +461,8 @@ async def _sealed_dossier(
     late = [name for name in dossier.sealed.unsealed if came[name] < sealed_by]
     if late:
         raise UsageError(
-            f"{counted(len(late), 'part')} of the evidence should have been sealed by now: try "
-            "again in a minute; `tallyhook log verify` shows whether the log is damaged"
+            f"the log has not sealed {counted(len(late), 'part')} of the evidence in time: try "
+            "again in a minute; if this repeats, run `tallyhook log verify`"
         )
     return dossier
 

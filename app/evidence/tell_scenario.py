@@ -109,8 +109,8 @@ class StandIns:
             )
         if len(leaf) > _KEPT_MAX or leaf.lstrip()[:1] in ("{", "["):
             raise UsageError(
-                f"no scenario can be made: the value {shown(path)} is a part of a longer text "
-                "in the body"
+                f"no scenario can be made: the body has the value {shown(path)} only inside a "
+                "longer text"
             )
         return document
 
@@ -276,7 +276,7 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
     stated = history_document(history, policy=dossier.policy, as_of=dossier.as_of)
     steps += [{"at": each["recorded_at"], "record": each} for each in stated["records"]]
     if not steps:
-        raise UsageError("nothing is known about this order that could be replayed")
+        raise UsageError("there is nothing to replay for this order")
     steps.sort(key=lambda step: step["at"])
     # The earliest instant from which the ledger stays as at the scenario's end.
     last = _expected(fold(history, policy=dossier.policy, as_of=dossier.as_of))

@@ -85,13 +85,13 @@ def deliveries(bundle: Bundle) -> str:
                 f"history.json and delivery-{name}.json disagree on the id or the arrival time"
             )
         if stated["sha256"] != each["event"]["digest"]:
-            raise Wrong(f"the event of delivery {name} was read from another body")
+            raise Wrong(f"the event of delivery {name} does not belong to its body")
         for part in filter(None, (stated[each] for each in PARTS)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
                 raise Wrong(f"a part of delivery {name} differs from the file that arrived")
         body = stated["sha256"] if stated["size"] else NOTHING
         if stated["body"] and stated["body"]["sha256"] != body:
-            raise Wrong(f"the body of delivery {name} differs from the one that was read")
+            raise Wrong(f"the body of delivery {name} differs from the body that was read")
         _as_kept(stated, bundle)
         _repeats(each)
     if (history["order"], history["as_of"]) != (bundle.manifest["order"], bundle.manifest["as_of"]):
@@ -178,9 +178,7 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
             continue
         kept = bundle.members[file].decode("utf-8") if file in bundle.members else None
         if each["details"] != kept:
-            raise Wrong(
-                f"the details of {name} in sessions.json differ from the file of its details"
-            )
+            raise Wrong(f"sessions.json and {file} disagree on the details of {name}")
 
 
 def _attachments(bundle: Bundle) -> None:
@@ -198,9 +196,7 @@ def _attachments(bundle: Bundle) -> None:
         if content and details and (content["sha256"], content["size"], details["sha256"]) != (
             facts["sha256"], facts["size"], facts["details"]
         ):  # fmt: skip
-            raise Wrong(
-                f"the digests of attachment {name} differ from the audit entry of attaching it"
-            )
+            raise Wrong(f"the digests of attachment {name} differ from its audit entry")
         for part in filter(None, (content, details)):
             if known.get(part["file"]) != {"sha256": part["sha256"], "size": part["size"]}:
                 raise Wrong(f"attachment {name} differs from the file that was attached")
@@ -256,11 +252,12 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
     try:
         found = ledger_of(bundle.document("history.json"))
     except (ValueError, OverflowError, RecursionError) as error:
-        raise Wrong(f"history.json cannot be folded: {error}") from None
+        raise Wrong(f"no ledger can be computed from history.json: {error}") from None
     if found != bundle.document("ledger.json"):
-        raise Wrong("folding history.json does not give ledger.json")
+        raise Wrong("the ledger computed from history.json differs from ledger.json")
     return True, (
-        f"Folding history.json again gives ledger.json, with the outcome {found['outcome']}."
+        "The ledger computed from history.json equals ledger.json, with the outcome "
+        f"{found['outcome']}."
     )
 
 

@@ -179,8 +179,7 @@ def redated(bundle: Bundle) -> dict[str, int]:
         if each["kind"] == "redated":
             if not each["at"] == each["recorded_at"] < each.get("expires_at", ""):
                 raise Wrong(
-                    f"the record {each['record_id']}, which corrects a date, has contradictory "
-                    f"times"
+                    f"the record {each['record_id']} corrects a date, but has contradictory times"
                 )
             thing, at = each.get("replaces"), micros(each["at"])
             found[thing] = min(found.get(thing, at), at)

@@ -95,7 +95,7 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
         if name in named:
             raise Wrong(f"two entries of the log have the name {name}")
         if name != _own_name(leaf, index):
-            raise Wrong(f"the leaf of {name} has another name")
+            raise Wrong(f"the leaf of {name} contains another name than log.json")
         if name in things:  # where nothing is here, completeness says why
             masked += _compare(name, leaf, things[name], bundle)
         last = index
@@ -164,7 +164,7 @@ def _opened(each: dict[str, Any]) -> Any:
     leaf = read_json(data, name)
     in_form(leaf, data, name, LEAVES.get(leaf["kind"]))
     if len(leaf.keys() & {"of", "nth", "after"}) not in (0, 3):
-        raise Wrong(f"{name} has only some of the members that name an order")
+        raise Wrong(f"{name} must have either all of the members of, nth and after, or none")
     return leaf
 
 
@@ -216,7 +216,7 @@ def _digest(
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
     if opened.keys() != parts.keys():
-        raise Wrong("the parts with salts in log.json differ from the parts of the document")
+        raise Wrong("log.json has salts for other parts than the document has")
     for name, value in parts.items():
         part = opened[name]
         shown = canonical(value)
@@ -260,7 +260,9 @@ def readings_of(bundle: Bundle) -> Readings:
             found.bare.append(name)
             continue
         if opened != [*known][-1:]:
-            raise Wrong(f"log.json must have the salts of only one leaf of {name}, the last one")
+            raise Wrong(
+                f"log.json must have the salts of the last leaf of {name}, and no others of {name}"
+            )
         digest, masked = _digest(each["event"], TEXTS, log["parts"][opened[0]], bundle)
         if digest != known[opened[0]]:
             raise Wrong(f"the event that was read from {name} differs from its leaf in the log")
@@ -322,8 +324,8 @@ def order_chain(bundle: Bundle) -> Chain:
             before = chain[-1][0] if chain else None
             if leaf["nth"] != len(chain) + 1 or leaf["after"] != before:
                 raise Wrong(
-                    f"entry {index} of the log is not this order's entry {len(chain) + 1}, or does "
-                    "not follow the previous entry: an entry is missing or was inserted"
+                    f"entry {index} of the log does not follow this order's previous entry: an "
+                    "entry is missing or was inserted"
                 )
             chain.append((index, name))
     things = bundle.once(_things)
@@ -353,7 +355,8 @@ def order_chain(bundle: Bundle) -> Chain:
     made = shown[log["tree"]["leaf"]][1]["at"] // DAY if tree else 0
     if entries and made < day and (shown[entries[0][1]][1].get("at") or 0) // DAY < day:
         raise Wrong(
-            "the order is older than the day of the bundle, but is missing from that day's tree"
+            "the tree of all orders lacks this order, although the order is older than the "
+            "bundle's day"
         )
     return Chain(entries, sorted({*others} - {*log["unsealed"]}), moved, tree)
 

@@ -95,11 +95,11 @@ def bodies(bundle: verify.Bundle) -> Found:
         return None, "No profile in the bundle can read the bodies."
     if left:
         return None, (
-            f"{counted(count, 'body', 'bodies')} read again: history.json agrees with them. No "
-            f"profile in the bundle can read {left:,} more."
+            f"{counted(count, 'body', 'bodies')} found to agree with history.json. No profile in "
+            f"the bundle can read {left:,} more."
         )
     noun = ("body", "bodies")
-    return _counted(bundle, count, noun=noun, done="read again: history.json agrees")
+    return _counted(bundle, count, noun=noun, done="found to agree with history.json")
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
@@ -521,8 +521,8 @@ def _signature(bundle: verify.Bundle, trusted: PublicKey | None) -> Found:
             "successor."
         )
     raise verify.Wrong(
-        f"it is signed with the key {name}, not with the trusted key {other}; the shop may have "
-        "replaced its key, so ask the shop for its earlier keys"
+        f"the manifest is signed with the key {name}, not with the trusted key {other}: ask the "
+        "shop whether it has replaced its key"
     )
 
 
@@ -611,9 +611,9 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
     ended = dict(verify.earlier_origins(log)).get(theirs.origin)
     if ended is not None and theirs.size > ended:
         raise verify.Wrong(
-            f"leaves are missing from the bundle's log: under the name {theirs.origin}, it has "
-            f"only {counted(ended, *LEAF)}, but the kept checkpoint has {theirs.size:,}. A backup "
-            "was restored in between"
+            f"the kept checkpoint of the log {theirs.origin} has {counted(theirs.size, *LEAF)}, "
+            f"but the bundle's log has only {counted(ended, *LEAF)} under this name: a backup was "
+            "restored in between"
         )
 
 
@@ -625,8 +625,7 @@ def _cosigned(
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
     except WrongCosignature as error:
         raise verify.Wrong(
-            f"the line of the witness {error} in checkpoint.txt is no valid signature of this "
-            "checkpoint"
+            f"checkpoint.txt has an invalid signature of the witness {error}"
         ) from None
 
 
@@ -640,8 +639,8 @@ def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
     count = sum(at is not None for _, at in each)
     if count < witnesses.quorum:
         raise verify.Wrong(
-            f"{count} of the {counted(len(each), 'witness', 'witnesses')} that you trust "
-            f"cosigned the bundle's checkpoint, but {witnesses.quorum} are required: {found}"
+            f"the bundle's checkpoint has {counted(count, 'cosignature')} of witnesses that you "
+            f"trust, but must have {witnesses.quorum}: {found}"
         )
     return True, f"The checkpoint is cosigned: {found}."
 

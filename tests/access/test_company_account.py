@@ -133,7 +133,7 @@ STRANGER = ec.generate_private_key(ec.SECP256R1())
         ({"sub": None}, "names no person"),
         ({"sub": 7}, "names no person"),
         ({"sub": "u" * 256}, "names no person"),
-        ({"email": None}, "does not state your name"),
+        ({"email": None}, "lacks the claim email with your name"),
     ],
 )
 async def test_a_token_with_a_wrong_claim_lets_nobody_in(
@@ -205,7 +205,7 @@ async def test_an_answer_of_another_provider_is_not_exchanged(
     if not refused:
         assert (await trial.sign_in()).role == "finance"
         return
-    with pytest.raises(CompanyRefused, match="from a provider that was not asked"):
+    with pytest.raises(CompanyRefused, match="from the configured provider"):
         await trial.sign_in()
     assert "token" not in trial.provider.fetched
 

@@ -211,7 +211,7 @@ async def test_appends_wait_while_the_whole_database_is_read(inbox: Inbox) -> No
     reader = reading(inbox)
     await submit(inbox, arrival(said("e1", order="A")))
     async with inbox.database.reading(settled=True):
-        with pytest.raises(StoreUnavailable, match="try again when the reading has finished"):
+        with pytest.raises(StoreUnavailable, match="reads the whole database; try again later"):
             await read_some(reader)
         assert await rows(inbox, UNREAD) == [(1,)]
     assert await read_some(reader) == 1

@@ -117,7 +117,7 @@ def test_a_message_that_cannot_be_read_is_listed_with_its_order_until_it_is_judg
     done = run("deliveries", "judge", delivery, "--reason", "a payout notice")
     assert (done.code, done.err) == (
         0,
-        "Your judgement is stored. 1 order is folded again by `serve` or `worker`.\n",
+        "Your judgement is stored. `serve` or `worker` will compute 1 order again.\n",
     )
     assert run("deliveries", "judge", delivery, "--reason", "again").code == 5
     assert run("orders", "show", "ORD-1", "--format", "json").document["fulfillable"]
@@ -163,8 +163,8 @@ def test_what_is_sent_to_the_shop_again(run: Run, filled: dict[str, str], tmp_pa
     printed += [run("notifications", "redeliver", *words).err for words in ([], ["2"])]
     assert printed == [
         "No notification has failed. Waiting ones are sent automatically.\n",
-        "The running service will send 1 notification again. It will send the waiting ones "
-        "after that, as soon as the shop accepts one.\n",
+        "The running service will send 1 notification again. The waiting notifications "
+        "follow as soon as the shop accepts one.\n",
         "The running service will send 1 notification again.\n",
     ]
 

@@ -134,8 +134,8 @@ def test_an_account_that_others_use_needs_what_tells_their_payments_apart(
     """A yes alone is refused, with what the profile offers first; nothing is written."""
     words = ("stripe", "--secret-file", "-")
     code, output = connect(*words, "--shared", given=SECRET)
-    assert (code, "Give ACCOUNT, ONLY or LINK_BY" in output) == (2, True)
-    assert "Give ONLY or LINK_BY" in connect("paystack", "--shared", given=SECRET)[1]
+    assert (code, "Set ACCOUNT, ONLY or LINK_BY" in output) == (2, True)
+    assert "Set ONLY or LINK_BY" in connect("paystack", "--shared", given=SECRET)[1]
     assert not (tmp_path / "tallyhook.env").exists()
     only = '{"metadata.shop": ["main"]}'
     assert connect(*words, "--shared", "--only", only, given=SECRET)[0] == 0

@@ -53,7 +53,7 @@ async def test_a_call_is_made_again_when_it_is_asked_for(monkeypatch: pytest.Mon
 
 async def test_a_call_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one sentence, at once where a repetition changes nothing, else when the time is over."""
-    with pytest.raises(UnreachableError, match="PUT http://service/ was answered 422 no"):
+    with pytest.raises(UnreachableError, match="PUT http://service/ got the answer 422 no"):
         await ask(Server(httpx2.Response(422, text="no")))
     monkeypatch.setattr(demo, "PATIENCE_S", 0.2)
     busy = Server(httpx2.Response(503, text="busy"))

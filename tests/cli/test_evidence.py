@@ -189,7 +189,7 @@ def test_a_file_is_attached_listed_put_in_a_bundle_and_detached(run: Run, tmp_pa
     )  # fmt: skip
     full = ("--attachments", "--with-personal-data", "--reason", "dispute 12")
     assert (
-        "It contains the files of 1 attachment"
+        "The bundle contains the files of 1 attachment"
         in run("evidence", "build", "ORD-1", "-o", "a.zip", *full)[2]
     )
     assert unpack((tmp_path / "a.zip").read_bytes())[f"attachment-{name}.pdf"]

@@ -206,7 +206,7 @@ def test_erasing(run: Run, old: None, tmp_path: Path) -> None:
     done = run(*words)
     assert (done.code, PHONE in done.out + done.err) == (0, False)
     assert "+254" not in done.out
-    assert "Erased: bodies and headers of 1 delivery of 1 order" in done.err
+    assert "Erased: bodies and headers of 1 delivery about 1 order" in done.err
     assert all(PHONE.encode() not in path.read_bytes() for path in tmp_path.iterdir())
     assert run(*words).code == 5
     assert run("db", "check").code == 0

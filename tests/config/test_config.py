@@ -152,7 +152,7 @@ DANGEROUS = [
     ({"SOURCES__SHOP__PROFILE": "checkout"}, "SOURCES__SHOP__SECRETS: is missing"),
     ({"SOURCES__SHOP__SECRETS": ""}, "SHOP__SECRETS: holds an empty secret"),
     ({"SOURCES__SHOP__SECRETS": f"{SECRET},"}, "holds an empty secret"),
-    ({"SOURCES__SHOP__SECRETS": "whsec_123456789abcdef"}, "shorter than 16 characters"),
+    ({"SOURCES__SHOP__SECRETS": "whsec_123456789abcdef"}, "fewer than 16 characters"),
     ({"SOURCES__SHOP__SECRETS": "whsec_change-me-change-me"}, "a well-known secret"),
     ({"SOURCES__SHOP__SECRETS": "YOUR_WEBHOOK_SECRET_HERE"}, "a well-known secret"),
     ({"SOURCES__SHOP__SECRETS": "x" * 40}, "a well-known secret"),

@@ -91,7 +91,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         {"SOURCES__SHOP__SECRETS": "", "SOURCES__SHOP__PROFILE": "checkout"},
         "SHOP__SECRETS: holds an empty secret",
     ),
-    "a short secret": ({"SOURCES__SHOP__SECRETS": "whsec_Zr5kWn2Lx7Tj"}, "shorter than 16"),
+    "a short secret": ({"SOURCES__SHOP__SECRETS": "whsec_Zr5kWn2Lx7Tj"}, "fewer than 16"),
     "a default secret": ({"SOURCES__SHOP__SECRETS": "whsec_change-me-change-me"}, "well-known"),
     "one key pressed": ({"SOURCES__SHOP__SECRETS": "a" * 40}, "a well-known secret"),
     "a published secret": (
@@ -201,7 +201,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     "a database in memory": ({"DATABASE_URL": "sqlite+aiosqlite:///:memory:"}, "must be a file"),
     "a database without locks": (
         {"DATABASE_URL": "sqlite+aiosqlite:////srv/t.db?nolock=1"},
-        "options after a question mark can turn off locks",
+        "they can turn off locks",
     ),
     "another database": ({"DATABASE_URL": "mysql://h/d"}, "DATABASE_URL: must begin with sqlite"),
     "a folder as a database": (

@@ -157,7 +157,7 @@ async def test_who_has_no_role_or_is_disabled_or_has_a_taken_name_does_not_come_
     async with company.running.client(**SAME_SITE) as client:
         for claims, because in (
             ({"groups": []}, "no role in Tallyhook"),
-            ({"email": "A Admin", "sub": "u-2"}, "is or was the name of an operator"),
+            ({"email": "A Admin", "sub": "u-2"}, "the name of a present or former operator"),
             ({"email": "w\0", "sub": "u-3"}, "printable characters"),
         ):
             company.provider.claims = claims

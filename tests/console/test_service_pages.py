@@ -433,7 +433,7 @@ async def test_the_checks_before_going_live_are_run_from_the_page(
         document = (await client.get("/golive.json")).json()
         text = shown((await client.get("/golive")).text)
     assert (before["checks"], before["doctor"], done.status_code) == (None, [], 303)
-    assert "run the checks, and sign" in early
+    assert "run the checks to see which items" in early
     assert document["doctor"] == [asdict(each) for each in doctor]
     for each in document["doctor"]:
         for piece in re.split(r"\d{4}-\d\d-\d\dT[\d:]+Z", each["sentence"]):  # shown in the zone

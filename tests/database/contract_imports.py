@@ -740,7 +740,7 @@ class ImportContract:
             "people: for the sum of all its lines, KES 11.00 is more than the KES 10.00 that one "
             "person may accept."
         )
-        with pytest.raises(UsageError, match="a second operator must decide"):
+        with pytest.raises(UsageError, match="let a second operator decide"):
             await proposals.approve(made.id, by=Proven("bob"), reason="x")
         assert await self._standing(inbox, "book", at=99) == "C=11"
         await book(inbox, tmp_path, "C,12.00,KES,paid,,", at=12, by="bob")

@@ -304,7 +304,7 @@ class KeepingContract:
 
     @pytest.mark.alike
     async def test_an_unknown_claim_or_kind_in_a_row_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match="does not know the claim"):
+        with pytest.raises(ValueError, match="cannot read the stored claim"):
             delivery_of(
                 (
                     "A",

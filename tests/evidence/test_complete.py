@@ -181,7 +181,8 @@ def test_the_tree_of_the_bundles_day_cannot_be_left_out(world: World) -> None:
     )
     assert steps(verify_evidence(forged))["completeness"] == (
         False,
-        "The order is older than the day of the bundle, but is missing from that day's tree.",
+        "The tree of all orders lacks this order, although the order is older than the bundle's "
+        "day.",
     )
 
 

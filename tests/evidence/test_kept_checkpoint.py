@@ -299,7 +299,9 @@ async def test_a_bundle_that_nobody_could_rely_on_is_not_built(
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await driver.send(event("e1"))
         driver.clock.put(LATER)
-        with pytest.raises(UsageError, match="should have been sealed by now: try again"):
+        with pytest.raises(
+            UsageError, match="has not sealed 1 part of the evidence in time: try again"
+        ):
             await build(driver)
 
 
@@ -359,8 +361,8 @@ def test_bodies_are_counted_by_what_can_be_read_of_them(bundles: Bundles) -> Non
     none.document("sources.json").clear()
     count = len(full.document("history.json")["deliveries"])
     for given, read, sentence in (
-        (full, True, f"{count} bodies read again: history.json agrees."),
-        (half, None, f"{count - 2} bodies read again: history.json agrees with them. No profile "
+        (full, True, f"{count} bodies found to agree with history.json."),
+        (half, None, f"{count - 2} bodies found to agree with history.json. No profile "
                      "in the bundle can read 2 more."),
         (none, None, "No profile in the bundle can read the bodies."),
         (bare, None, "A redacted bundle has no bodies."),

@@ -98,9 +98,9 @@ def test_entries_of_an_order_are_listed_by_their_index(
 @for_each(
     ("entries", "held", "log", "said"),
     [
-        ((FIRST, THIRD), "a c", {}, "entry 7 of the log is not this order's entry 2, or does not"),
-        ((FIRST, entry(5, "b", 2, 1)), "a b", {}, "entry 5 of the log is not this order's entry 2"),
-        ((entry(2, "a", 1, 0),), "a", {}, "entry 2 of the log is not this order's entry 1"),
+        ((FIRST, THIRD), "a c", {}, "entry 7 of the log does not follow this order's"),
+        ((FIRST, entry(5, "b", 2, 1)), "a b", {}, "entry 5 of the log does not follow this"),
+        ((entry(2, "a", 1, 0),), "a", {}, "entry 2 of the log does not follow this"),
         ((FIRST, SECOND_, THIRD), "a c", {}, "the log has the entry b of this order, but the"),
         ((FIRST, SECOND_, entry(7, "c", 3, 5, **LATE)), "a b", {},
          "the newest entry of this order is newer than the time of the bundle"),
@@ -167,7 +167,7 @@ def test_an_order_of_an_earlier_day_must_be_in_the_tree_of_this_day(
     if right:
         assert order_chain(bundle).entries == THREE[:1]
         return
-    with pytest.raises(Wrong, match="is older than the day of the bundle, but is missing"):
+    with pytest.raises(Wrong, match="lacks this order, although the order is older"):
         order_chain(bundle)
 
 
@@ -269,14 +269,14 @@ def test_only_a_reference_or_a_text_may_be_masked() -> None:
         ([delivered(1, "d1", "0" * 64)], {"d1": SALTS},
          "the event that was read from d1 differs from its leaf in the log"),
         ([delivered(1, "d1", RIGHT), read_again(4, "d1", RIGHT)], {"d1": SALTS},
-         "log.json must have the salts of only one leaf of d1, the last one"),
+         "log.json must have the salts of the last leaf of d1, and no others of d1"),
         ([delivered(1, "d1", RIGHT), read_again(4, "d1", RIGHT)],
          {"d1": SALTS, "reading:d1:4": SALTS},
-         "log.json must have the salts of only one leaf of d1, the last one"),
+         "log.json must have the salts of the last leaf of d1, and no others of d1"),
         ([delivered(1, "d1", RIGHT)], {},
-         "log.json must have the salts of only one leaf of d1, the last one"),
+         "log.json must have the salts of the last leaf of d1, and no others of d1"),
         ([delivered(1, "d1", RIGHT)], {"d1": {"said": {"salt": SALT}}},
-         "the parts with salts in log.json differ from the parts of the document"),
+         "log.json has salts for other parts than the document has"),
         ([delivered(1, "d1", RIGHT)], {"d1": {"said": {}, "payment": {"salt": SALT}}},
          "log.json lacks the salt of a document's part said"),
     ],
@@ -356,7 +356,10 @@ def test_an_entry_of_a_record_names_its_order_by_all_three_members() -> None:
     leaf = {"kind": "record", "id": "a", "salt": SALT, "at": T, "parts": digest}
     for more, said in (
         ({}, "the leaf of a names no order"),
-        ({"of": OURS, "nth": 1}, "the leaf of a has only some of the members that name an order"),
+        (
+            {"of": OURS, "nth": 1},
+            "the leaf of a must have either all of the members of, nth and after, or none",
+        ),
     ):
         with pytest.raises(Wrong, match=f"^{said}$"):
             inclusion(with_record(RECORD, logged(0, "a", leaf | more), opened))

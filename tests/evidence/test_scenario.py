@@ -223,7 +223,7 @@ def test_a_text_of_its_own_that_is_read_is_refused() -> None:
         return reader.read(Incoming([], body), digest="").events[0]
 
     body = json.dumps(event("e1", order={"reference": '{"name": "x"}'})).encode()
-    with pytest.raises(UsageError, match="a part of a longer text in the body"):
+    with pytest.raises(UsageError, match="only inside a longer text"):
         StandIns().body(body, read)
 
 

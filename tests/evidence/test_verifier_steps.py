@@ -677,7 +677,7 @@ def test_as_many_trusted_witnesses_must_have_cosigned_as_the_quorum_says(
     with pytest.raises(Wrong) as raised:
         verify_evidence._witnessed(Bundle({}, {}), TrustedWitnesses(keys=WITNESS_KEYS, quorum=3))
     assert str(raised.value) == (
-        "2 of the 3 witnesses that you trust cosigned the bundle's checkpoint, but 3 are required: "
+        "the bundle's checkpoint has 2 cosignatures of witnesses that you trust, but must have 3: "
         f"{COSIGNED}"
     )
 

@@ -381,7 +381,7 @@ async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(shop: Sho
 async def test_who_may_not_reconcile_may_have_no_entry_done(shop: Shop) -> None:
     await register_operator(shop.context, name="Ada", role="admin", by=None)
     await register_operator(shop.context, name="Sam", role="support", by="Ada")
-    with pytest.raises(UsageError, match="the role support, but this requires admin or finance"):
+    with pytest.raises(UsageError, match="the role support, but the role must be admin or finance"):
         await run_now(shop.context, shop.schedule(), "month", by="Sam")
     assert await rows(shop.context, "SELECT * FROM scheduled_runs") == []
 

@@ -275,7 +275,9 @@ def test_reverify_accepts_after_the_secret_is_corrected_as_of_arrival_and_once(
     assert done.document["refused"] == {"timestamp_too_old": 1}
     assert {row["verdict"] for row in done.document["accepted"]} == {"stored"}
     assert {row["delivery"] for row in done.document["accepted"]} < set(ids)
-    assert "`serve` folds their orders; run `refold` to do it now." in done.err
+    assert (
+        "`serve` will compute their orders again. To do so now, run `tallyhook refold`." in done.err
+    )
     assert run("orders", "list", "--format", "json").document == []
     again = run("deliveries", "reverify", "--source", "shop", "--format", "json")
     assert again.document["accepted"] == []
