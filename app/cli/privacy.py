@@ -499,9 +499,7 @@ def export_copy(
     ] = None,
     proposal: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID", help="The id of the approved proposal, needed with your own token."
-        ),
+        typer.Option(metavar="ID", help="The approved proposal's id, needed with your own token."),
     ] = None,
     attachments: AttachmentsOption = False,
     by: operators.ByOption = None,

@@ -490,8 +490,8 @@ class _Verification:
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
             self.verified.add(
-                f"leaves are missing from this log: under the name {kept.origin}, it has only "
-                f"{counted(had, *LEAF)}, but the kept checkpoint has {kept.size:,}. A backup was "
+                f"the kept checkpoint of the log {kept.origin} has {counted(kept.size, *LEAF)}, "
+                f"but this log has only {counted(had, *LEAF)} under this name: a backup was "
                 "restored in between",
                 leaf=had,
             )

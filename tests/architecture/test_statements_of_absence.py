@@ -223,7 +223,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "Nothing is known about this order yet.": READ,
     },
     "app/evidence/rendering.py": {"EVIDENCE OF ONE ORDER": ALL},
-    "app/evidence/tell_scenario.py": {"nothing is known about this order": READ},
     "app/evidence/verify_evidence.py": {"the shop knew of none about this order": BOUNDED},
     "app/finance/break_choice.py": {"no break": INPUT},
     "app/finance/place_payment.py": {"nothing is known of order": READ},

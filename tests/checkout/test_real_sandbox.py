@@ -74,7 +74,7 @@ async def test_a_wrong_token_opens_nothing_and_a_corrected_one_continues(shop: S
         wrong = ClientSettings(base_url=base_url, token="live_token", source="checkout")
         right = ClientSettings(base_url=base_url, token=SANDBOX_TOKEN, source="checkout")
         async with CheckoutClient(wrong) as client:
-            with pytest.raises(Exception, match="403: check the token"):
+            with pytest.raises(Exception, match="403: correct the token"):
                 await shop.open(client, phone="254712345601")
         shop.clock.put(shop.clock.now() + SECOND)
         async with CheckoutClient(right) as client:

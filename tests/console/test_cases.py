@@ -51,7 +51,7 @@ async def test_a_case_is_worked_on_from_its_page(console: RunningConsole) -> Non
     assert (before["family"], before["respond_by"]) == ("not_received", DUE)
     assert (sent.status_code, sent.headers["location"]) == (303, "/cases/ORD-1?done=attach")
     assert wrong.status_code == 400
-    assert "print it to a PDF" in shown(wrong.text)
+    assert "print the file to a PDF" in shown(wrong.text)
     there = {each["item"] for each in after["items"] if each["there"]}
     assert there >= {"deadline", "delivery", "tracking"}
     assert before["missing"] - after["missing"] == 2

@@ -193,7 +193,7 @@ async def test_above_the_limit_the_form_proposes(console_with_breaks: RunningCon
     assert "Its order is ORD-1." in shown(sent.text)
     assert "Proposed to a second person" in shown(sent.text)
     assert again.status_code == 400
-    assert "already proposed this" in shown(again.text)
+    assert "already made the same proposal" in shown(again.text)
     assert console.driver.rows("SELECT break_id FROM break_deeds") == []
     assert "No rule says how much USD one person may accept" in dollars
     assert "it waits for a second person" in page
@@ -226,7 +226,7 @@ async def test_another_operator_approves_on_the_page(console_with_breaks: Runnin
         )
     assert "/do/approve" not in own
     assert "/do/withdraw" in own
-    assert "you proposed this yourself" in form.lower()
+    assert "you made this proposal yourself" in form.lower()
     assert sent.status_code == 400
     assert console.driver.rows("SELECT 1 FROM break_deeds") == []
     async with console.signed_in("admin") as client:

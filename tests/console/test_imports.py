@@ -650,7 +650,7 @@ async def test_an_upload_is_its_senders_and_ends_in_time(console: RunningConsole
         console.driver.clock.put(console.driver.clock.now() + 2 * HOUR)
         gone = await client.get(f"/imports/{found['upload']}")
     assert gone.status_code == 404
-    assert "Upload it again" in shown(gone.text)
+    assert "upload it again" in shown(gone.text)
     assert not first.file.path.exists()
 
 
@@ -822,7 +822,7 @@ async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningCons
         failed = shown((await client.get("/runs")).text)
     assert (begun.status_code, again.status_code) == (303, 400)
     assert "A run is under way" in page
-    assert "still running" in shown(again.text)
+    assert "has already started this job" in shown(again.text)
     assert "failed: the rules in force changed meanwhile" in failed
 
 

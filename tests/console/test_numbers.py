@@ -97,7 +97,7 @@ async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds
     async with console.signed_in("support") as client:
         address = f"/do/approve?proposal={proposal}"
         own = await client.post(address, data={"form": "mine", "reason": "I am sure"})
-    assert (own.status_code, "ou proposed this yourself" in shown(own.text)) == (400, True)
+    assert (own.status_code, "ou made this proposal yourself" in shown(own.text)) == (400, True)
     token = await session_for(console.context, "Sue")
     async with console.client(token, **SAME_SITE) as client:
         listed = (await client.get("/proposals.json")).json()["proposals"]

@@ -87,12 +87,12 @@ def test_a_code_counts_once() -> None:
 @for_each(
     ("password", "refused"),
     [
-        ("tallyhook1234", "names, digits and punctuation only"),
-        ("Tally!Hook-2026", "names, digits and punctuation only"),
+        ("tallyhook1234", "only names, digits and punctuation"),
+        ("Tally!Hook-2026", "only names, digits and punctuation"),
         ("password1234", "this password is common"),
-        ("2026KamauTeaRoom", "names, digits and punctuation only"),
-        ("ann-wambui-1990", "names, digits and punctuation only"),
-        ("Wambui@Kamau1", "names, digits and punctuation only"),
+        ("2026KamauTeaRoom", "only names, digits and punctuation"),
+        ("ann-wambui-1990", "only names, digits and punctuation"),
+        ("Wambui@Kamau1", "only names, digits and punctuation"),
         ("tallyhook with a spoon", None),
         ("correct horse battery", None),
         ("49291038552199", None),
@@ -132,7 +132,7 @@ async def test_the_password_is_compared_with_the_names_of_shop_and_person(
         partial(change_password, console.context, name="a viewer", here="", merchant="Kamau Tea"),
     ):
         for password in ("kamautea12345", "a-viewer-12345"):
-            with pytest.raises(UsageError, match="names, digits and punctuation only"):
+            with pytest.raises(UsageError, match="only names, digits and punctuation"):
                 await accept(password=password)
 
 

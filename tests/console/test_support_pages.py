@@ -196,7 +196,7 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     assert "1 order" in shown(looked.text)
     assert "The number or address differs from the one that you typed before" in shown(other.text)
     assert "Proposed to a second person" in shown(told.text)
-    assert "you proposed this yourself" in shown(own.text).lower()
+    assert "you made this proposal yourself" in shown(own.text).lower()
     assert "Nothing to erase" in shown(none.text)
     assert "A phone number must be one complete number with its country" in shown(part.text)
     assert "Write one complete email address, such as ann@example.com" in shown(no_address.text)

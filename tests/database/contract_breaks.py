@@ -466,7 +466,7 @@ class BreakContract:
         proposals = Proposals(at, [acts.acceptance_kind(at), rules_kind(at)])
         proposal = await save_rules(at, high, by=Proven("ann"), reason="prices rose")
         assert isinstance(proposal, Proposal)
-        with pytest.raises(UsageError, match="already proposed this"):
+        with pytest.raises(UsageError, match="already made the same proposal"):
             await save_rules(at, "", by=Proven("bob"), reason="another opinion")
         await proposals.approve(proposal.id, by=Proven("bob"), reason="they did")
         saved = await current_rules(at)

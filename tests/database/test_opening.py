@@ -266,7 +266,7 @@ async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
         ("CREATE TABLE users (a)", "another program's"),
         ("CREATE TABLE alembic_version AS SELECT '9f3a' AS version_num", "another program's"),
         ("CREATE TABLE alembic_version AS SELECT '9.0.0' AS version_num", "the newer program"),
-        ("CREATE TABLE alembic_version AS SELECT '0031' AS version_num", "from before 0.1.0"),
+        ("CREATE TABLE alembic_version AS SELECT '0031' AS version_num", "older than 0.1.0"),
     ],
 )
 async def test_a_database_that_is_not_ours_is_refused_and_left_alone(

@@ -38,7 +38,7 @@ def test_starting_a_payment_from_the_command_line(
         monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "wrong_token_for_sure_1")
         assert run(["checkout", "start", "--order", "ORD-2", "--currency", "KES",
                     "--amount", "1"]) == 4  # fmt: skip
-        assert "401: check the token" in capsys.readouterr().err
+        assert "401: correct the token" in capsys.readouterr().err
         monkeypatch.setenv("TALLYHOOK_CHECKOUT__TOKEN", "live_4f1d9c8b7a6e5d4c")
         assert run([*START, "1500.00"]) == 3
         refused = capsys.readouterr().err

@@ -140,7 +140,7 @@ async def test_what_is_not_taken_is_refused_with_what_to_do(
 ) -> None:
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         context = await lived(driver)
-        with pytest.raises(UsageError, match="print it to a PDF"):
+        with pytest.raises(UsageError, match="print the file to a PDF"):
             await one(context, b"MZ\0")
         with pytest.raises(UsageError, match="does not end as one"):
             await one(context, PDF[:30])
@@ -182,7 +182,7 @@ async def test_only_finance_and_support_attach_and_look(tmp_path: Path) -> None:
             detach(context, kept.record.attachment_id, reason="why", by="Vic"),
             read_attachment(context, kept.record.attachment_id, by="Vic"),
         ):
-            with pytest.raises(UsageError, match="this requires"):
+            with pytest.raises(UsageError, match="the role must be"):
                 await refused
 
 

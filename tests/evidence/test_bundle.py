@@ -167,7 +167,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
         staff: dict[str, Role] = {"Boss": "admin", "Sue": "support", "Fin": "finance"}
         for name, role in staff.items():
             await register_operator(driver.context, name=name, role=role, by="Boss")
-        with pytest.raises(UsageError, match="this requires admin or support"):
+        with pytest.raises(UsageError, match="the role must be admin or support"):
             await build(driver, by="Fin", reason="because")
         with pytest.raises(UsageError, match="add --by NAME"):
             await build(driver)
@@ -209,7 +209,7 @@ async def test_a_bundle_beyond_its_bounds_is_refused(
                 with pytest.raises(UsageError, match="give an earlier --as-of"):
                     await build(driver)
         monkeypatch.setattr("app.evidence.verify.MAX_MEMBERS", 9)
-        with pytest.raises(UsageError, match="more than can be checked"):
+        with pytest.raises(UsageError, match="too large to verify"):
             await build(driver)
 
 

@@ -118,13 +118,13 @@ async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path
             f"leaves are missing from this log: under the name {ended.origin}, it has only "
             f"{ended.size} leaves, but"
         )
-        assert problem.endswith("A backup was restored in between")
+        assert problem.endswith("a backup was restored in between")
         growth = await prove_growth(own.context, old=ended.size, new=ours.size)
     same = kept(after, last, *growth["path"])
     assert step(same, "kept_checkpoint")[0] is True
     assert same.valid
     passed, sentence = step(kept(after, lost, *growth["path"]), "kept_checkpoint")
-    assert (passed, "A backup was restored in between" in sentence) == (False, True)
+    assert (passed, "a backup was restored in between" in sentence) == (False, True)
 
 
 async def test_one_of_another_log_is_still_refused(tmp_path: Path) -> None:

@@ -687,7 +687,7 @@ def test_as_many_trusted_witnesses_must_have_cosigned_as_the_quorum_says(
     [
         ("now", 99, None),
         ("first", 3, None),
-        ("first", 4, "under the name first, it has only 3 leaves"),
+        ("first", 4, "the bundle's log has only 3 leaves under this name"),
         ("listed", 99, None),
         ("other", 1, "belongs to another log, other"),
     ],
@@ -770,7 +770,7 @@ def test_evidence_may_wait_for_its_seal_for_a_minute() -> None:
     [
         ({"leaves": []}, "log.json has no leaf"),
         ({"unsealed": []}, "rec_1 is missing from log.json"),
-        ({"entry": "orders:2"}, "the leaf of orders:2 has another name"),
+        ({"entry": "orders:2"}, "the leaf of orders:2 contains another name"),
         ({"parts": {"rec_2": {}}}, "has the salts of rec_2, which is not in the bundle"),
         ({"parts": {"reading:rec_2:1": {}}}, "has the salts of reading:rec_2:1, which"),
     ],

@@ -151,7 +151,7 @@ PLANTED: dict[str, Any] = {
     ),
     "a claim that is none": (
         "UPDATE events SET claim='succeeding' WHERE event_id='e1'",
-        ["orders are not compared, because a row cannot be read:", "the claim of event e1"],
+        ["orders are not compared, because a row cannot be read:", "the stored claim of event e1"],
     ),
     "an event under another order": (
         "UPDATE events SET order_key='O-2' WHERE event_id='e1'",

@@ -346,7 +346,7 @@ async def test_an_erasure_of_a_person_is_approved_by_who_types_the_number_again(
         asked = ErasureRequest(**named, reason="asked by letter", by=Proven("Ann"))
         proposal = await propose_erasure(context, asked)
         assert proposal is not None
-        with pytest.raises(UsageError, match="already proposed this"):
+        with pytest.raises(UsageError, match="already made the same proposal"):
             await propose_erasure(context, asked)
         proposals = Proposals(context, erasure_kinds(context).values())
         with asking_by_token(Proven("Ben")):
