@@ -113,10 +113,10 @@ async def test_kept_checkpoints_hold_up_to_where_the_origin_ended(tmp_path: Path
         for note in (first, last, (await own.newest()).note):
             assert (await against(own, note)).problems == [], note
         (problem,) = (await against(own, lost)).problems
-        ended = read_checkpoint(last)
+        ended, lost_size = read_checkpoint(last), read_checkpoint(lost).size
         assert problem.startswith(
-            f"leaves are missing from this log: under the name {ended.origin}, it has only "
-            f"{ended.size} leaves, but"
+            f"the kept checkpoint of the log {ended.origin} has {lost_size} leaves, but this log "
+            f"has only {ended.size} leaves"
         )
         assert problem.endswith("a backup was restored in between")
         growth = await prove_growth(own.context, old=ended.size, new=ours.size)
