@@ -482,9 +482,7 @@ def export_copy(
     email: Annotated[
         str | None, typer.Option(help="Copy the data of this address, such as ann@example.com.")
     ] = None,
-    order: Annotated[
-        str | None, typer.Option(help="Copy the data of this order's customer.")
-    ] = None,
+    order: Annotated[str | None, typer.Option(help="Copy this order's customer data.")] = None,
     identity: Annotated[
         str,
         typer.Option(help="How you checked the person's identity, without number and address."),

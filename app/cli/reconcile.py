@@ -303,8 +303,8 @@ def save(
         ),
     ] = "",
 ) -> None:
-    """Save a file's rules for future runs, or propose this if the present rules limit one person.
-    Run `reconcile preview` first to see the effect."""
+    """Save a file's rules for future runs. Run `reconcile preview` first to see the effect. If the
+    present rules limit one person, the command makes a proposal instead."""
     from app.access.proposal import Proposal
     from app.finance.match_rules import save_rules
 

@@ -55,7 +55,7 @@ async def test_from_the_first_operator_on_roles_decide(context: AppContext) -> N
                 with pytest.raises(UsageError, match="the role must be"):
                     await who_may(context, by=f"a {role}", action=action)
         for nobody in (None, "Mallory"):
-            with pytest.raises(UsageError, match="add --by NAME"):
+            with pytest.raises(UsageError, match="name an operator with the role"):
                 await who_may(context, by=nobody, action=action)
 
 

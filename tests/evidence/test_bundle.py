@@ -169,7 +169,7 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
             await register_operator(driver.context, name=name, role=role, by="Boss")
         with pytest.raises(UsageError, match="the role must be admin or support"):
             await build(driver, by="Fin", reason="because")
-        with pytest.raises(UsageError, match="add --by NAME"):
+        with pytest.raises(UsageError, match="name an operator with the role"):
             await build(driver)
         with pytest.raises(UsageError, match="--reason must say why"):
             await build(driver, by="Sue", reason="  ")
