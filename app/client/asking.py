@@ -1,7 +1,4 @@
-"""Exchanges with Tallyhook, written once for all HTTP libraries.
-
-An exchange is a generator that yields requests and receives answers.
-"""
+"""Exchanges with Tallyhook, written once for all HTTP libraries."""
 
 import http.client
 import json

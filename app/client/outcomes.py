@@ -1,7 +1,4 @@
-"""Receive news of orders, from verified notifications and from the feed.
-
-Both bring equal news, so that a shop can use either.
-"""
+"""Receive news of orders, from verified notifications and from the feed."""
 
 import base64
 import hashlib
@@ -20,7 +17,7 @@ TOLERANCE_S: Final = 300
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Value of a shipping or cancellation time that a restore lost."""
+"""Value of a time that a restore lost."""
 
 _PREFIX: Final = "whsec_"
 
@@ -64,12 +61,12 @@ class Keeper(Protocol):
     def take(self, news: News) -> bool:
         """Act on the news and store its id, in one transaction.
 
-        Return False if an equal or higher id is stored for the order.
+        Return False for an id that is not new.
         """
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return some undecided orders, each with the id of its last news."""
+        """Return some undecided orders, with their last news' ids."""
         ...
 
     def settle(self, news: News) -> None:

@@ -1,7 +1,4 @@
-"""Start payments for the shop, and report the shop's orders to Tallyhook.
-
-If a call gets no answer, repeat it unchanged.
-"""
+"""Start payments for the shop, and report the shop's orders to Tallyhook."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -97,7 +94,7 @@ def start_payment(
 
 
 NOT_SO: Final = "not so"
-"""Value instead of a time, for an order not canceled or not shipped."""
+"""Value instead of a time, for "not canceled" or "not shipped"."""
 
 
 def tell_order(

@@ -341,8 +341,7 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 
 
 async def report_download(view: View) -> Response:
-    """Return the file for `GET /reports/{month}?as=&version=&as_of=` or `GET
-    /reports/period?from=&to=&as=`."""
+    """Return a report's file for `GET /reports/{month}` or `GET /reports/period`."""
     kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
     if entries in kept:

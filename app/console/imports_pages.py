@@ -108,7 +108,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an upload of this operator. Raises NotFoundError after its deletion."""
+    """Return the operator's upload. Raises NotFoundError if not stored."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -127,7 +127,7 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the balances because of which a statement was refused, if any."""
+    """Return the balances that made a statement refused, if any."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
@@ -141,10 +141,7 @@ def clear_of(view: View) -> list[Upload]:
 
 
 def state_of(upload: Upload) -> str:
-    """Return an upload's state.
-
-    In the state `to_choose`, a person must choose the kind or source.
-    """
+    """Return an upload's state."""
     job = upload.job
     if job is not None and job.ended is None:
         return "reading" if upload.seen is None else "importing"
@@ -259,7 +256,7 @@ async def _past(view: View, number: int) -> Document | Response:
 
 
 def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
-    """Return the number of rows and the money totals for each currency."""
+    """Return the number of rows and totals by currency."""
     return [
         {
             "currency": currency,

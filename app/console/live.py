@@ -1,4 +1,4 @@
-"""Notify open pages of new rows, with a single poller per process."""
+"""Notify open pages of new rows."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

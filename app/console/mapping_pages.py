@@ -23,7 +23,7 @@ NEEDED: Final[dict[ImportKind, str]] = {
 }
 
 SUBTRACTABLE: Final = frozenset({"gross"})
-"""Money fields computed as a column of incoming minus one of outgoing money."""
+"""Money fields that need one column for each direction."""
 
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
@@ -65,7 +65,7 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map_columns(view: View) -> Form:
-    """Return the form that asks for the meaning of each column."""
+    """Return the form that asks for the columns' meanings."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given
@@ -154,7 +154,7 @@ def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequ
 
 
 async def do_map_columns(view: View, reason: str) -> str:
-    """Read the uploaded file in a dry run with the chosen columns."""
+    """Read the uploaded file with the chosen columns."""
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
     seen, known = await _looked_at(view, upload), presets.KINDS[kind]
     columns = {name: given.get(f"column.{name}", "") for name in known.names}

@@ -143,7 +143,7 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 
 async def ask_reverify(view: View) -> Form:
-    """Return a form with the present judgement on the refused deliveries."""
+    """Return a form with the present judgement on refused deliveries."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [

@@ -41,7 +41,7 @@ GROUPS: Final = {
 }
 
 SHOWN: Final = 15
-"""Maximum number of orders on the start page that need a person."""
+"""Maximum number of the start page's orders that need a person."""
 
 
 async def now_document(view: View) -> Document:
@@ -114,7 +114,7 @@ async def now_document(view: View) -> Document:
 _HELD: Final = ("held_back", "maybe_other_shop")
 
 DUE_SHOWN: Final = 10
-"""Maximum number of open disputes with deadlines on the start page."""
+"""Maximum number of disputes with deadlines on the start page."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
@@ -180,13 +180,13 @@ FILTERS: Final[Filters] = {
 }
 
 CHOOSE: Final = ("numbers",)
-"""Values of the parameter that shows checkboxes in the list of orders."""
+"""Values of the parameter that shows checkboxes."""
 
 FOUND: Final = 20
 """Maximum number of orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Maximum number of orders that are suggested while a person types."""
+"""Maximum number of orders suggested during typing."""
 
 EVENTS: Final = 100
 """Maximum number of events, of attempts and of deliveries on an order's page."""
@@ -369,10 +369,7 @@ def sentence_of(text: str) -> dict[str, Any]:
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of an order's money, each an amount or None.
 
-    given_back   money that was refunded or reversed
-    disputed     money in open disputes; `held` does not include it
-    owed_back    money that must still be refunded, without `on_its_way`
-    on_its_way   money that pending refunds will return
+    The part `owed_back` excludes money in `on_its_way`.
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]
@@ -447,10 +444,7 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """Return a single delivery.
-
-    The audit trail records each view of a refused delivery.
-    """
+    """Return a single delivery."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:

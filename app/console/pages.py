@@ -288,7 +288,7 @@ SPOOLED_BYTES: Final = 8 * 1024 * 1024
 """Maximum bytes of CSV rows in memory. Others go to a file."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
-"""Function that loads the document of the next page, if there is one."""
+"""Function that loads the next page's document, if any."""
 
 
 async def no_following(document: Document) -> Document | None:

@@ -14,7 +14,7 @@ from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
-    """Return the waiting and past proposals for `GET /proposals`, newest first."""
+    """Return the waiting and past proposals, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
     past = await view.console.proposals.past(before=before or LAST, limit=view.rows, kinds=kinds)
@@ -91,7 +91,7 @@ async def proposal_document(view: View) -> Document:
 
 
 async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
-    """Return the id and proposer of a visible, waiting proposal about `subject`."""
+    """Return the id and proposer of a waiting proposal."""
     if not view.person.may("proposals"):
         return None
     waiting = await view.console.proposals.waiting(kinds=shown_kinds(view))

@@ -20,7 +20,7 @@ from reconcile.periods import Calendar
 
 
 async def rules_document(view: View) -> Document:
-    """Return the current rules and every possible setting for `GET /rules`."""
+    """Return the current rules and every possible setting."""
     saved = await match_rules.current_rules(view.context)
     rules = match_rules.rules_of(saved)
     return {
@@ -140,7 +140,7 @@ _FIELDS: Final[Mapping[str, Callable[[View, rule_file.Rules], tuple[Field, ...]]
 
 
 async def do_add_rule(view: View, reason: str) -> str:
-    """Add the form's rule to the saved rules, and preview the effect."""
+    """Add the form's rule, and preview the effect."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     toml = "" if saved is None else saved.toml
@@ -223,7 +223,7 @@ async def preview_document(view: View) -> Document:
 
 
 async def fees_document(view: View) -> Document:
-    """Return the fee rules that the statement lines of a period suggest."""
+    """Return the fee rules that statement lines suggest."""
     found = await _suggested_fees(view)
     calendar = Calendar(view.context.calendar_zone)
     days = {

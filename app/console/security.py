@@ -116,10 +116,7 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network block of an IP address, for rate limits.
-
-    Invalid text gives `unknown`.
-    """
+    """Return the network block of an IP address, for rate limits."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -43,7 +43,7 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Return a sentence on why the last notification of the shop failed."""
+    """Return a sentence on the last failed notification, if any."""
     if problem is None:
         return None
     kind, _, number = problem.partition("_")

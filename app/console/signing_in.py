@@ -38,27 +38,24 @@ NAME_TRIES_IN_ALL: Final = 20
 """Maximum tries per minute with one name, over all networks new to the operator."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds during which only the first failure from a network is recorded."""
+"""Seconds in which a network's further failures are not recorded."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 MAX_NEXT: Final = 2_000
-"""Maximum number of characters of the target address in a cookie."""
+"""Maximum length of the target address in a cookie."""
 
 BEGUN: Final = "-begun"
-"""Suffix of the cookie for a redirect to the company's sign-in."""
+"""Suffix of the cookie for the company's sign-in."""
 
 BROWSER: Final = "-browser"
-"""Suffix of the cookie that binds a passkey challenge to a browser."""
+"""Suffix of the cookie for a browser's passkey challenge."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Reason for a redirect to the company's sign-in.
-
-`again` confirms the identity, and `link` links the account.
-"""
+"""Reason for a redirect to the company's sign-in."""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header of a script's own requests, which do not extend the session."""
+"""Header of a script's requests, which extend no session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
@@ -90,7 +87,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return a path of this console unchanged, or else the first page's path."""
+    """Return a local path unchanged, or else the first page's."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -115,7 +112,7 @@ def qr_code(text: str) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentForm:
-    """Text of a form that was submitted after its session had ended."""
+    """Text of a form submitted after its session's end."""
 
     name: str
     """Operator of the session."""
@@ -177,7 +174,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the text that binds a challenge for linking to one session."""
+    """Return the text that binds a challenge to a session."""
     return f"link {_hashed(cookie)}"
 
 

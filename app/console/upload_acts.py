@@ -202,11 +202,10 @@ def begin_reading(
     source: str | None,
     content: str = "",
 ) -> None:
-    """Begin the job that recognizes a file and reads it in a dry run.
+    """Begin the job that reads a file in a dry run.
 
     kind     kind of the file; None to recognize it
     source   source of a statement; None to recognize it
-    content  a person's column mapping for this file, or empty
     """
     console = view.console
     if content:
@@ -294,7 +293,7 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read an uploaded file again with the options in the form."""
+    """Read an uploaded file again with other options."""
     upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
     if "encoding" in view.given:

@@ -37,10 +37,7 @@ MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
 """Maximum number of bytes of a form."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Maximum bytes of a refused form that are read.
-
-A browser shows an answer only after sending the form.
-"""
+"""Maximum bytes of a refused form that are read."""
 
 MOST_RECEIVED: Final = 4
 """Maximum number of forms that are received at a time."""
@@ -231,7 +228,7 @@ class Uploads:
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
-        """Return the operator's upload with this name, if there is one."""
+        """Return the operator's upload with this name, if any."""
         self._expire()
         found = self._kept.get(name)
         return found if found is not None and found.by == by else None
@@ -331,7 +328,7 @@ def _file_name(sent: str) -> str:
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:
-    """Return the mapping files in a folder by name without ending."""
+    """Return the mapping files in a folder, by name."""
     if folder is None:
         return {}
     return {each.stem: each for each in sorted(folder.glob("*.toml")) if each.is_file()}

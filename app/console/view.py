@@ -1,4 +1,4 @@
-"""Define a page, an action and a request, with the resources of all pages."""
+"""Define pages, actions, requests, and the resources of pages."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -114,7 +114,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """An operator's request for a page or with a submitted form."""
+    """An operator's request for a page or an action."""
 
     console: Console
     person: Person

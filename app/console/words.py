@@ -462,13 +462,13 @@ def file_part(text: str) -> str:
 
 
 def spoken(text: str) -> str:
-    """Return an error's text with form fields instead of command options."""
+    """Return an error's text in the words of forms."""
     sentence = capital(of_forms(text))
     return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
-    """Replace the options of commands by the names of form fields."""
+    """Replace command options by the names of form fields."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         for pattern, words in _OPTIONS:
@@ -493,7 +493,7 @@ def money(value: Mapping[str, Any] | None) -> Markup:
 
 
 def money_cell(value: Mapping[str, Any] | None) -> Markup:
-    """Render an amount for a table cell, or a dash for None."""
+    """Render an amount for a table cell."""
     if value is None:
         return Markup('<span class="none">—</span>')
     shown = Markup("<small>{}</small> {}")
@@ -505,7 +505,7 @@ def plain_money(value: Mapping[str, Any]) -> str:
 
 
 def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
-    """Return the template filter that shows an RFC 3339 moment in the zone."""
+    """Return the template filter that shows moments in the zone."""
 
     def moment(value: str | None) -> Markup:
         if value is None:
@@ -540,10 +540,9 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of the page of an order, break or other subject.
+    """Return the address of a subject's page.
 
     kind  first part of the address, such as `orders`
-    name  name of the subject, such as the order's reference
     form  ending for a format; empty for HTML
     """
     ending = f".{form}" if form else ""
@@ -562,7 +561,7 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """Return the readable name of a break's cause or a bucket."""
+    """Return the readable name of a cause or bucket."""
     return _named(BUCKET_WORDS, code)
 
 

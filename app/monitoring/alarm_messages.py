@@ -42,10 +42,7 @@ GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """Notice that an alarm was raised or has ended.
-
-    A POST states times in UTC, a mail in local time.
-    """
+    """Notice that an alarm was raised or has ended."""
 
     message: monitoring_store.AlarmMessage
     merchant: str
@@ -66,7 +63,7 @@ class AlarmNotice:
         return "alm_" + sha256(content.encode()).hexdigest()[:24]
 
     def body(self) -> bytes:
-        """Return the body of the signed POST as a JSON object."""
+        """Return the JSON body of the signed POST."""
         message = self.message
         document: dict[str, Any] = {
             "type": "alarm.over" if self.over else "alarm.raised",

@@ -1,4 +1,4 @@
-"""Alarms about too few deliveries, and about payments without an order."""
+"""Alarms about few deliveries, and payments without an order."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Number of usual deliveries above which silence raises an alarm."""
+"""Minimum number of usual deliveries for an alarm about silence."""
 
 DAYS: Final = 7
 """Number of past days with which a silence is compared."""
@@ -20,7 +20,7 @@ LONGEST: Final[instants.Duration] = instants.DAY
 """Longest time span in which deliveries are counted."""
 
 SESSIONS: Final = 3
-"""Minimum number of open sessions for an alarm about missing events."""
+"""Minimum number of open sessions without events for an alarm."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 
@@ -70,7 +70,7 @@ def usual_of(days: Sequence[int]) -> float:
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Minimum age of the examined payments, which may still get an order."""
+"""Minimum age of examined payments."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """Duration of the alarm about payments without an order."""
@@ -82,7 +82,7 @@ This limit holds if no payment ever had an order.
 """
 
 MOST: Final = 20
-"""Number of successive payments without an order that raise an alarm."""
+"""Number of payments without an order for an alarm."""
 
 LOOKED_AT: Final = 1_000
 """Number of latest deliveries, of all sources, among which payments are searched."""
@@ -113,7 +113,7 @@ class Seen(NamedTuple):
 
 
 def no_order(seen: Seen) -> Alarm | None:
-    """Return an alarm if none of a source's latest payments has an order."""
+    """Return an alarm about a source's payments without orders."""
     sources: dict[str, dict[str, Paid]] = {}
     for paid in seen.paid:
         payments = sources.setdefault(paid.source, {})

@@ -1,4 +1,4 @@
-"""Numbers on the state of the service, its database and its certificate."""
+"""Numbers on the service, its database and its certificate."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -57,7 +57,7 @@ def rest(answered: int) -> float:
 
 
 COUNTED: Final = 100_000
-"""Number at which counting of rows stops, because counting is slow."""
+"""Maximum count of rows, because counting is slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +101,7 @@ class StoreState(Overview):
 
 
 ANSWER_S: Final = 10.0
-"""Seconds within which a check must end.
-
-A frozen database never answers.
-"""
+"""Seconds within which a check must end."""
 
 
 _left: Final = set[asyncio.Task[Any]]()

@@ -1,4 +1,4 @@
-"""Store the watchdog's rows, and the notices and owners of alarms."""
+"""Store the watchdog's rows, alarm notices and alarm owners."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -95,7 +95,7 @@ async def unreadable_since(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """Return the times of the first sessions after `start`, oldest first."""
+    """Return the times of the first later sessions."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "
@@ -117,7 +117,7 @@ async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: 
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return the sources that had a payment with an order after `since`."""
+    """Return the sources of recent payments with orders."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -250,7 +250,7 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark the alarms as ended that nobody has seen since `unseen_since`."""
+    """Mark the alarms as ended that nobody has seen lately."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -264,10 +264,7 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
-    """Return the notices that must be sent now.
-
-    Times later than `beyond` come from a fast clock, and count as due.
-    """
+    """Return the notices that must be sent now."""
     rows = await connection.execute(
         text(
             "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "

@@ -37,13 +37,13 @@ def latest_pause(now: Instant) -> Instant:
 
 
 class Notice(Protocol):
-    """Message to people that is sent as a signed POST or as a mail."""
+    """Message to people by signed POST or mail."""
 
     @property
     def id(self) -> str: ...
 
     def body(self) -> bytes:
-        """Return the body of the signed POST as a JSON object."""
+        """Return the JSON body of the signed POST."""
 
     def mail(self, *, sender: str, to: Sequence[str]) -> EmailMessage: ...
 
@@ -95,7 +95,7 @@ class MailsNotices:
 def notice_ways_of(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> dict[str, SendsNotices]:
-    """Build the configured channels, `mail` and, with a client, `post`.
+    """Build the configured channels.
 
     Raise ConfigurationError if the secret for the POSTs cannot sign.
     """

@@ -95,7 +95,7 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
 
 
 def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
-    """Report whether the last started service is ready, with each reason."""
+    """Report whether the last started service is ready."""
     at = f"at {note.address}"
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
@@ -131,7 +131,7 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
 
 
 def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
-    """Check that this user may create files in the database's folder."""
+    """Check that this user may write in the database's folder."""
     if not writable:
         yield must(
             "database folder",
@@ -198,10 +198,7 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
-    """Check that every stored phone number can be found by a search.
-
-    others  whether the database has another key's digests
-    """
+    """Check that a search can find every stored phone number."""
     if others:
         yield must(
             variable,
@@ -272,7 +269,7 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
 
 
 def of_company(issuer: str, problem: str | None) -> Check:
-    """Check that the company's sign-in works. No `problem` means yes."""
+    """Report whether the company's sign-in works."""
     what = "company's sign-in"
     if problem is None:
         return ok(what, f"{issuer} answers, and states its addresses and keys.")
@@ -283,7 +280,7 @@ def of_company(issuer: str, problem: str | None) -> Check:
 
 
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
-    """Compare this machine's clock with the Date header of a provider's answer."""
+    """Compare this machine's clock with a provider's answer."""
     if probe.date is None:
         return weak(
             "clock", "There was no other clock to compare with.", "synchronize the clock by NTP"
@@ -369,7 +366,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """Yield a check result for each API token that expires soon."""
+    """Report each API token that expires soon."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -379,8 +376,7 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
     """Check the free space on the database's disk.
 
-    free  free bytes; None on a database server
-    low_water_mib  MiB below which deliveries are refused
+    None as `free` means a database server.
     """
     if free is None:
         return

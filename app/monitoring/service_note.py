@@ -48,13 +48,13 @@ async def note_service(context: AppContext, *, address: str, name: str) -> None:
 
 
 async def noted_service(context: AppContext) -> ServiceNote | None:
-    """Return the note about the service that was started last, if any."""
+    """Return the note about the last started service."""
     found = await context.database.on_snapshot(fact, _FACT)
     return None if found is None else ServiceNote(**json.loads(found))
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables whose value or file has changed since the noted start."""
+    """Return the variables that have changed since the start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]

@@ -1,4 +1,4 @@
-"""Watch for problems that cost money and that nothing else reports."""
+"""Watch for costly problems that nothing else reports."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 """Findings on which a shop must act."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""Time for which the shop may refuse notifications before an alarm."""
+"""Time of refused notifications before an alarm."""
 
 
 NAMED: Final = 3
@@ -201,7 +201,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
 
 
 def unallocated_words(found: UnallocatedTotals) -> str:
-    """Return the number and sum of payments without an order, in words."""
+    """Return the number and sum of unallocated payments."""
     count = counted(found.count, "payment is", "payments are")
     sums = [str(money) for money in found.held]
     if found.unclear:
@@ -320,7 +320,7 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Maximum bytes of read deliveries in the inbox before an alarm."""
+"""Maximum bytes of read deliveries before an alarm."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
@@ -481,7 +481,7 @@ async def _standbys(watched: Watched) -> Alarm | None:
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:
-    """Return all present alarms by the names of the watched conditions."""
+    """Return all present alarms by name."""
     seen = [(watch.name, await watch.look(watched)) for watch in WATCHES]
     return {name: alarm for name, alarm in seen if alarm is not None}
 
@@ -525,7 +525,7 @@ class Watchdog:
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Check whether the alarm `reader` seems to have begun or ended."""
+        """Check whether the `reader` alarm seems to have changed."""
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND
         late = oldest is not None and context.clock.now() - oldest >= limit

@@ -103,7 +103,7 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store the last audit entry of which the operator was notified."""
+    """Store the last audit entry already notified."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "

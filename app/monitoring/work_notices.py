@@ -61,10 +61,7 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """Notice that tells one operator about all waiting work.
-
-    Times are UTC in a POST, local in a mail.
-    """
+    """Notice that tells one operator about all waiting work."""
 
     id: str
     """Id, equal for all attempts."""
@@ -76,7 +73,7 @@ class WorkNotice:
     zone: tzinfo
 
     def body(self) -> bytes:
-        """Return the body of the signed POST as a JSON object."""
+        """Return the JSON body of the signed POST."""
         document: dict[str, Any] = {
             "type": "work.waits",
             "timestamp": format_instant(self.at),
@@ -125,7 +122,7 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
 
 
 async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
-    """Return how an operator is notified of work; None for no notices."""
+    """Return an operator's choice; None for no notices."""
     async with context.database.reading() as connection:
         return await store.choice_of(connection, operator)
 
@@ -133,9 +130,9 @@ async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoic
 async def choose_notices(
     context: AppContext, operator: str, *, pace: Pace, way: Way, address: str, by: str | None
 ) -> None:
-    """Store how an operator wants to be notified of work.
+    """Store an operator's choice of notices.
 
-    Raise UsageError for an unconfigured channel or invalid address, or without the right.
+    Raise UsageError for an invalid choice, or without the right.
     """
     settled = address.strip() or None
     if pace != "off":

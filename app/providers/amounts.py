@@ -55,10 +55,7 @@ AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _mino
 
 
 def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
-    """Return the function that reads amounts in a profile's unit.
-
-    decimals  numbers of decimals of currencies that deviate from ISO 4217
-    """
+    """Return the function that reads amounts in a profile's unit."""
     unit, own = AMOUNT_UNITS[name], dict(decimals)
     if not own:
         return unit

@@ -1,7 +1,4 @@
-"""Verify requests written as JSON lines, for the command `signature check`.
-
-Secrets can be short, as in published examples.
-"""
+"""Verify requests written as JSON lines, for the command `signature check`."""
 
 import base64
 import binascii

@@ -62,12 +62,12 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 
 def names_no_order(profile: Profile) -> str:
-    """Return the shop's instruction for accepted deliveries that name no order."""
+    """Return the instruction about deliveries without an order."""
     return f"Accepted, but it names no order: {where_to_put_the_reference(profile)}."
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
-    """Return the meaning of each credential that the provider's API needs."""
+    """Return the meaning of each credential."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}

@@ -1,7 +1,4 @@
-"""Parse dates as providers write them.
-
-Digits beyond the microsecond are cut off.
-"""
+"""Parse dates as providers write them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -177,7 +174,7 @@ class Timestamp:
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """Return a refusal unless the text is a timestamp of an allowed age."""
+        """Return a refusal unless the timestamp's age is allowed."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
                 signed_at = instants.parse_instant(text.decode("ascii"))

@@ -31,7 +31,7 @@ _WHOLE: Final = re.compile(r"(?<=[0-9])\.0+(?=[,\]}\s]|\Z)")
 
 
 def respellings(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the JSON body in other spellings, each with its description."""
+    """Yield the JSON body in other spellings, with descriptions."""
     try:
         parse(body)
         document = json.loads(body, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
@@ -84,7 +84,7 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[Any], str]], ...]] = (
 
 
 ANY_AGE_S: Final = 100 * 365 * 24 * 3600
-"""Very long tolerance in seconds for a timestamp in a trial."""
+"""Very long tolerance in seconds for trials."""
 
 PORTS: Final = (":80", ":443", ":8080", ":8443")
 

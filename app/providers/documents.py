@@ -50,7 +50,7 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 
 
 def expand(document: Any, path: JsonPath) -> list[Any]:
-    """Return the values at `path`, one for each element that `[*]` matches."""
+    """Return all values that the path matches."""
     if EACH not in path:
         value = find_paths(document, path)
         return [] if value is None else [value]

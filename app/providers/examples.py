@@ -1,4 +1,4 @@
-"""Load providers' example events, and build signed events of an equal shape."""
+"""Load providers' example events, and build similar signed events."""
 
 import copy
 import hashlib
@@ -28,7 +28,7 @@ MOST_LEAVES: Final = 400
 """Maximum number of values in one body. The largest example has about a hundred."""
 
 LeafPath = tuple[str | int, ...]
-"""Path of a value in a request, from `body`, `query` or `header`."""
+"""Path of a value in a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,7 @@ class Example:
 
 
 def examples_of(profile: str) -> list[Example]:
-    """Load the documented events of a shipped profile.
-
-    The list is empty for any other profile.
-    """
+    """Load the documented events of a shipped profile."""
     path = FOLDER / f"{profile}.jsonl"
     if profile not in shipped_profiles() or not path.exists():
         return []

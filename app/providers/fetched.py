@@ -25,7 +25,7 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which a provider says that the payment does not exist."""
+"""HTTP statuses for a payment that does not exist."""
 
 NOT_KNOWN: Final = "not_found"
 
@@ -33,10 +33,7 @@ NOT_KNOWN: Final = "not_found"
 def keep_answer(
     asked: Event, *, question: str, status: int, answer: bytes, dated: Instant | None = None
 ) -> bytes:
-    """Return the bytes in which an answer is stored.
-
-    Equal answers to one question give equal bytes.
-    """
+    """Return the bytes in which an answer is stored."""
     about: dict[str, Any] = {
         "event_id": asked.event_id,
         "digest": asked.digest,

@@ -1,7 +1,4 @@
-"""Locations of an event's fields, and the values that the fields may have.
-
-Error sentences never quote a value.
-"""
+"""Locations of an event's fields, and the values that the fields may have."""
 
 from __future__ import annotations
 
@@ -240,7 +237,7 @@ def as_text(value: Any, name: str) -> str | None:
 
 
 def compile_locations(texts: tuple[str, ...]) -> Find:
-    """Compile several locations to one finder of the first present value."""
+    """Compile several locations to one finder."""
     finds = tuple(compile_location(text) for text in texts)
     if len(finds) == 1:
         return finds[0]
@@ -273,7 +270,7 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 def event_id(value: Any, name: str) -> str:
     """Return an event's checked id.
 
-    Raise Unreadable unless it has 1 to 255 printable ASCII characters without blanks.
+    Raise Unreadable for blanks, non-ASCII characters, or over 255 characters.
     """
     if value is None:
         raise Unreadable(f"{name} is missing")
@@ -301,7 +298,7 @@ def required_text(value: Any, name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the text with escaped control characters, cut to a reference's length."""
+    """Return the text escaped, and cut to a reference's length."""
     return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
 
 

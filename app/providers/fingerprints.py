@@ -1,7 +1,4 @@
-"""Find out which key has signed a stored request, and the signed content.
-
-No secret leaves this module.
-"""
+"""Find out which key has signed a stored request, and the signed content."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -77,7 +74,7 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Return the key that proves the request genuine, if any does."""
+        """Return the key that proves the request genuine."""
         ends = self.account.ends
         for source, shown in self._tried:
             if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:
@@ -108,7 +105,7 @@ def public_key(profile: sections.Profile, secret: str) -> bytes | None:
 
 
 def public_pem(secret: str, *, encoding: str) -> bytes | None:
-    """Return the public half of an asymmetric key in PEM, if the text is one."""
+    """Return an asymmetric key's public half in PEM, if any."""
     try:
         public = schemes.load_key(encodings.SECRET_ENCODINGS[encoding](secret)).public
     except ValueError:

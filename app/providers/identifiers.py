@@ -36,19 +36,19 @@ def name(value: object) -> str | None:
 
 
 def name_words(text: str) -> list[str]:
-    """Return a name's words in lower case, without accents and punctuation."""
+    """Return a name's words in a form for comparison."""
     plain = "".join(each for each in normalize("NFKD", text) if not combining(each))
     return _WORD.findall(plain.replace("\u2019", "'").casefold())
 
 
 def card(value: object) -> str | None:
-    """Return the last four digits of a card as an identifier."""
+    """Return a card's last four digits as an identifier."""
     text = _text(value)
     return f"card:{text[-4:]}" if text and _CARD.fullmatch(text) else None
 
 
 def further_id(value: object) -> str | None:
-    """Return the identifier for a provider's id, such as a charge's."""
+    """Return the identifier for a provider's id."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 

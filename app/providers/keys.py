@@ -14,7 +14,7 @@ _PEM: Final = "-----BEGIN"
 
 
 def takes_keys(mac: str) -> bool:
-    """Check whether the secrets of a signature scheme are public keys."""
+    """Check whether a scheme's secrets are public keys."""
     named = named_scheme(mac)
     return named.public_keys if named else mac in SCHEMES and SCHEMES[mac].asymmetric
 
@@ -23,7 +23,7 @@ _BARE: Final = frozenset({32, 64})
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError if a shared secret is in fact a public or private key."""
+    """Raise ValueError if a shared secret is a public-key pair's part."""
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
     if not is_key:
@@ -123,7 +123,7 @@ def _key(secret: object, profile: Profile, *, strict: bool) -> Key:
 
 
 def scheme_of(profile: Profile, secret: str) -> tuple[Scheme, str]:
-    """Return the signature scheme that uses this secret, and its encoding."""
+    """Return the secret's signature scheme and encoding."""
     also = profile.signature.also
     if also is None or not _is_also(profile, secret):
         return SCHEMES[profile.signature.mac], profile.secret.encoding

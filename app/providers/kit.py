@@ -81,7 +81,7 @@ class AgeLimit:
     """Maximum time ahead of our clock, inclusive."""
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return a refusal if a time is too old or too new at `now`."""
+        """Return a refusal if a time is not allowed."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -223,12 +223,12 @@ def _named(name: str, what: str) -> Any:
 
 
 def names_of(what: str) -> list[str]:
-    """Return the names of the modules in `named/` with this attribute."""
+    """Return the modules in `named/` with this attribute."""
     return [name for name in sorted(_MODULES) if _named(name, what)]
 
 
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the signature scheme that a profile's `mac` names, if any."""
+    """Load the named signature scheme, if any."""
     kind, _, name = mac.partition(":")
     return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None
 

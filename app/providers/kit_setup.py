@@ -113,7 +113,7 @@ class Setup:
 
 
 def text_secret(secret: str) -> bytes:
-    """Return the bytes of a shared secret used as plain text.
+    """Return the bytes of a shared secret.
 
     Raise ValueError for a key, or for outer blanks.
     """

@@ -19,7 +19,7 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """Step of a path: the first object whose member `name` has the text `value`."""
+    """Step of a path that searches an object by its member's text."""
 
     name: str
     value: str
@@ -71,7 +71,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path; None if absent or of a wrong type."""
+    """Return the value at a path, if any."""
     value = document
     for step in path:
         value = take(value, step)
@@ -117,7 +117,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the values at `path` as written in the JSON text."""
+    """Return the values at `path` as JSON text."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]

@@ -212,7 +212,7 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return an instruction to report a reference of each payment, if needed."""
+    """Return an instruction on payment references, if needed."""
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None
@@ -245,7 +245,7 @@ def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def check_profile(name_or_path: str) -> list[str]:
-    """Return every mistake of a profile file. Raise NotFoundError for no file."""
+    """Return every mistake of a profile file. Raise NotFoundError for a missing file."""
     _must_exist(name_or_path)
     try:
         load_profile(name_or_path)

@@ -27,7 +27,7 @@ TOKEN_S: Final = 3_000.0
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
 TOKEN_MARGIN_S: Final = 60.0
-"""Seconds before its expiry from which an access token is no longer used."""
+"""Seconds before expiry in which a token is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ async def trusted_until(url: str) -> Instant | None:
 
 
 def date_of(header: str) -> Instant | None:
-    """Return the time in a Date header (RFC 9110, section 5.6.7), if valid."""
+    """Return the time in a Date header (RFC 9110)."""
     try:
         found = parsedate_to_datetime(header)
     except (ArithmeticError, ValueError):  # ArithmeticError: the year is far too large

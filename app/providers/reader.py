@@ -33,7 +33,7 @@ from reconcile.money import Money
 
 
 class ClaimWords:
-    """Table of a profile's words and the claims that they make."""
+    """Table of a profile's words and their claims."""
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
 
@@ -642,5 +642,5 @@ class EventReader:
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:
-    """Check whether an event states only the sum of all refunds."""
+    """Check whether an event states only the refunds' sum."""
     return claim == "refunded" and money is None and total is not None

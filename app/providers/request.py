@@ -1,4 +1,4 @@
-"""A received request with the parts that a signature may cover."""
+"""Received request, and the parts that a signature may cover."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Return the decoded names and values of a form; empty if too large."""
+    """Return a form's names and values; empty if too large."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
@@ -76,10 +76,7 @@ class Incoming(NamedTuple):
     """True if the body was too large."""
 
     def at(self, address: str) -> Incoming:
-        """Return the request with a complete URL.
-
-        address  scheme and host to put before a path
-        """
+        """Return the request with scheme and host before a path."""
         if not address or not self.url.startswith("/"):
             return self
         return self._replace(url=address + self.url)
@@ -178,7 +175,7 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """Return the request with only one item of its body as the body."""
+        """Return the request with one item as the body."""
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
         return made

@@ -29,7 +29,7 @@ MOST_NOTES: Final = 12
 
 
 class Free(NamedTuple):
-    """Rule for a section whose keys are chosen by the file."""
+    """Rule for a section with freely chosen keys."""
 
     read: Callable[[tuple[str, Any]], Any]
 
@@ -151,7 +151,7 @@ def note(value: Any) -> str:
 
 
 def event_name(value: Any) -> str:
-    """Check the name of an event, as written on the provider's page."""
+    """Check the name of an event."""
     if not re.fullmatch(r"[!-~]+", text(value)) or len(value) > MAX_EVENT or "*" in value:
         raise ValueError(
             f"must be an exact name of at most {MAX_EVENT} ASCII characters, without blanks or *"
@@ -186,7 +186,7 @@ def claims(pair: tuple[str, Any]) -> str:
 
 
 def kinds(value: Any) -> str:
-    """Check the name of a kind of events, which may end in `*`."""
+    """Check the name of a kind of events."""
     if "*" in words(value)[:-1]:
         raise ValueError("may have a * only at its end")
     return str(value)
@@ -215,7 +215,7 @@ def decimals(pair: tuple[str, Any]) -> int:
 
 
 def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
-    """Return a rule for a payment method with a number of days."""
+    """Return a rule for a method's number of days."""
 
     def read(pair: tuple[str, Any]) -> int:
         method, value = pair
@@ -227,7 +227,7 @@ def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
 
 
 def constants(pair: tuple[str, Any]) -> Any:
-    """Check a member of an answer: locations, or a constant number or boolean."""
+    """Check a member of an answer."""
     name, value = pair
     _one_line(name)
     if type(value) in (int, bool):
@@ -236,7 +236,7 @@ def constants(pair: tuple[str, Any]) -> Any:
 
 
 def options(pair: tuple[str, Any]) -> Any:
-    """Check the type of an option for a verifier in `named/`."""
+    """Check the type of a verifier's option."""
     _, value = pair
     if type(value) is list:
         return listed(text)(value)

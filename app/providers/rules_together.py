@@ -110,7 +110,7 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the keys that decide an event's meaning and money, with their locations."""
+    """Yield the keys that decide meaning and money, with locations."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
@@ -132,10 +132,7 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class FieldBoundaries:
-    """Checker that the fields of the signed content have clear boundaries.
-
-    Otherwise somebody could move characters between fields under a valid signature.
-    """
+    """Checker that the fields of the signed content have clear boundaries."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._json = values["request"]["body"] == "json"
@@ -153,7 +150,7 @@ class FieldBoundaries:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Return the first two fields with an ambiguous boundary, if any."""
+        """Return two fields with an ambiguous boundary, if any."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed
@@ -615,7 +612,7 @@ _TOGETHER: Final = (
 
 
 def check_together(values: Values) -> list[TomlMistake]:
-    """Return every mistake that lies in the combination of several keys."""
+    """Return every mistake in the combination of keys."""
     settle(values)
     mistakes: list[TomlMistake] = []
     for rule in _TOGETHER:

@@ -1,4 +1,4 @@
-"""Compute and verify signatures, with one entry of SCHEMES for each scheme."""
+"""Compute and verify signatures."""
 
 import hashlib
 import hmac

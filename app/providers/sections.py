@@ -16,7 +16,7 @@ Locations = Annotated[tuple[str, ...], rules.locations]
 FreeKeys = tuple[tuple[str, Any], ...]
 
 Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
-"""Pairs of a provider's word and the claim that the word stands for."""
+"""Pairs of a provider's word and its claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,7 @@ class EnvironmentRule:
     """Prefixes of the live secrets, for the same events."""
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the environment to which all these secrets belong, if one is clear."""
+        """Return the environment of these secrets, if clear."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)
@@ -387,7 +387,7 @@ class RestsOnRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Description of how one provider signs, names, dates and prices its events."""
+    """Description of one provider's webhooks."""
 
     name: str
     code: Annotated[str | None, rules.code] = None

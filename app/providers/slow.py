@@ -1,4 +1,4 @@
-"""Decide which payments are slow, and when a result is due."""
+"""Decide which payments are slow, and until when."""
 
 from typing import Any, Final, NamedTuple
 

@@ -115,7 +115,7 @@ class ExpiringVerifiers:
         self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
     def verifier_at(self, now: Instant) -> NamedVerifier | None:
-        """Return a verifier with the secrets that are valid at `now`, if any."""
+        """Return a verifier with the secrets valid at `now`."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None
@@ -371,7 +371,7 @@ class Source:
 
 
 class ProfileReader:
-    """Reader of requests that knows only a profile, and no secrets.
+    """Reader of requests without secrets.
 
     Raises ConfigurationError if the bodies are encrypted or wrapped.
     """

@@ -53,7 +53,7 @@ from app.wiring.worker import (
 )
 
 LOOK_AFTER_S: Final = 10.0
-"""Number of seconds before a large database is checked for damage."""
+"""Seconds before a large database is checked for damage."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -141,9 +141,7 @@ class Service:
     ) -> None:
         """Prepare a service that is not running yet.
 
-        parts     background parts that run in this process
-        checkout  client that opens sessions at the provider, if any
-        client    HTTP client that sends notices of alarms
+        The background `parts` run in this process.
         """
         settings = context.settings
         if settings.environment is None:
@@ -222,7 +220,7 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return the reason why no payment can be started, if any."""
+        """Return why no payment can be started, if so."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answered {self.checkout.denied}: check the checkout token"
@@ -298,12 +296,12 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Place where the parts run that process accepted deliveries.
+"""Place where accepted deliveries are processed.
 
 apart    in a separate process
 all      in the receiver's process
 reading  only the reading parts, in the receiver's process
-none     nowhere, because they are started separately
+none     nowhere, because the parts are started separately
 """
 
 

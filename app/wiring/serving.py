@@ -193,7 +193,7 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
 CONSOLE_SHUTDOWN_S: Final = 3
 
 UPLOAD_S: Final = 300.0
-"""Number of seconds within which a whole request must have arrived."""
+"""Maximum number of seconds for receiving a request."""
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:
@@ -254,10 +254,10 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 
 AT_ONCE: Final = 2
-"""Maximum number of processes for one kind of a console's jobs."""
+"""Maximum number of processes for one kind of job."""
 
 MADE_MOST_S: Final = 180.0
-"""Maximum number of seconds for producing a bundle, a letter or proofs."""
+"""Maximum number of seconds for making a document."""
 
 RULES_MOST_S: Final = 1_800.0
 

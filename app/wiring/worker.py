@@ -72,8 +72,7 @@ def working_parts(
 ) -> list[tuple[str, Part]]:
     """Return all parts that process accepted deliveries.
 
-    client  HTTP client for the shop's notifications; None if another process sends them
-    askers  clients of the providers that can be asked, by source
+    client  HTTP client for the shop; None if another process notifies
     signer  signer of the log; None if another process seals
     """
     settings = context.settings
@@ -138,7 +137,7 @@ def working_parts(
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """Build the task that seals new rows and builds a daily tree of orders."""
+    """Build the task that seals new rows."""
     sealer = Sealer(context, signer)
 
     async def work() -> int:
@@ -150,7 +149,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
 
 
 def watching_server(context: AppContext) -> list[tuple[str, Part]]:
-    """Build the task that watches the PostgreSQL server, if there is one."""
+    """Build the task that watches PostgreSQL, if any."""
     if (watch := context.database.watch) is None:
         return []
 
@@ -262,7 +261,7 @@ async def cancelled(*tasks: asyncio.Task[None]) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal the log while another process reads the inbox."""
+    """Fold and seal while another process reads the inbox."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)

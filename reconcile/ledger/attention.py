@@ -33,7 +33,7 @@ def needs_person(ledger: Ledger) -> bool:
 
 
 def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
-    """Return each code of a finding that a person must still settle."""
+    """Return the codes of findings that a person must still settle."""
     found = [each for each in ledger.findings if each.code in ACCEPTABLE]
     if not found:
         return ()

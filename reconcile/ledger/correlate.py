@@ -1,7 +1,4 @@
-"""Decide which payment attempt of an order each event belongs to.
-
-The references in an event decide, never the order of arrival.
-"""
+"""Decide which payment attempt of an order each event belongs to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +18,7 @@ SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized")
 
 @dataclass(slots=True)
 class Heard:
-    """An event with what is known about its deliveries at one instant."""
+    """Event with the facts about its deliveries at one instant."""
 
     event: Event
     first: Instant
@@ -51,10 +48,7 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Reference of a refund or dispute, with an event that links it.
-
-None stands for the attempt's session.
-"""
+"""Reference of a refund or dispute, with an event that links it."""
 
 
 @dataclass(slots=True)
@@ -101,7 +95,7 @@ class Filed:
     sessions: dict[str, SessionFile] = field(default_factory=dict)
 
     def named_amount(self, source: str, session: str) -> Record | None:
-        """Return the last record in which the shop stated an amount for a session."""
+        """Return the shop's last record with an amount for a session."""
         named = [r for r in self.named if (r.source, r.session) == (source, session)]
         return next((record for record in reversed(named) if record.money is not None), None)
 
@@ -159,7 +153,7 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return the events, followed by the events that link them to this attempt."""
+        """Return the events, then the events that link them here."""
         if not self.links:
             return heard
         coarse = {each.event.movement for each in heard if each.event.payment is None} - {None}
@@ -170,7 +164,7 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """Return the id of the record that assigns the payment to this order."""
+        """Return the id of the record that assigns the payment."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -198,7 +192,7 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """All evidence of one order as of an instant, grouped by attempt."""
+    """All evidence of one order as of an instant, by attempt."""
 
     order: str
     policy: Policy
@@ -271,10 +265,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the ids of the evidence that proves that the order exists.
-
-    An unconfirmed event proves nothing.
-    """
+    """Return the ids of the evidence that proves that the order exists."""
     order = history.order
     alone, making = list[Event](), list[Event]()
     for delivery in history.deliveries:
@@ -454,7 +445,7 @@ def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
 
 
 def file_records(records: Sequence[Record]) -> Filed:
-    """Sort the order's records by kind. The records must come in the order of recording."""
+    """Sort the order's records by kind, given in recording order."""
     filed = Filed()
     for record in records:
         if record.kind == "order_placed":

@@ -84,5 +84,5 @@ _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return the words that tell a customer about a decline code."""
+    """Return the words that explain a decline code to a customer."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

@@ -1,7 +1,4 @@
-"""Find the reasons why payments of an order are in doubt.
-
-The amount of a payment in doubt does not count.
-"""
+"""Find the reasons why payments of an order are in doubt."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -19,7 +16,7 @@ from reconcile.money import Money, exponent_of
 TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
 
 Doubts = dict[int, list[Reason]]
-"""Reasons for doubt, by the `id()` of each attempt's evidence object."""
+"""Reasons for doubt, by the `id()` of the attempt's evidence."""
 
 
 def doubts_of(
@@ -94,14 +91,11 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Maximum number of payments that are compared with the prices in combination.
-
-Eight payments already have 255 combinations.
-"""
+"""Maximum number of payments whose combined sums are compared with prices."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return payments that fit no price, and ids of price records that fit others."""
+    """Return payments that fit no price, with related price records."""
     found = [
         each
         for each in payments
@@ -148,7 +142,7 @@ def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
-    """Group the events that have one source and id but different bodies."""
+    """Group the events of one id that have different bodies."""
     others = case.foreign + [h for h in case.moved if h.event.standing != "unconfirmed"]
     heard = case.heard + others if others else case.heard
     if len({h.event.event_id for h in heard}) == len(heard):
@@ -171,7 +165,7 @@ def _substance(heard: Heard) -> tuple[object, ...]:
 
 
 class Shared(NamedTuple):
-    """An attempt of this order that the evidence of another order also claims."""
+    """Attempt of this order that another order's evidence also claims."""
 
     attempt: AttemptEvidence
     heard: list[Heard]

@@ -54,7 +54,7 @@ answered     read from an API that states no amount, so that the event's amount 
 UNCLEAR_AMOUNT: Final = "amount"
 
 UNKNOWN_METHOD: Final = "unknown"
-"""Method of a slow payment if the event does not name the method."""
+"""Method of a slow payment without a named method."""
 
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 
@@ -112,7 +112,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One statement about a payment, from an answer of the provider's API."""
+    """One statement about a payment in a provider's answer."""
 
     member: StateMember
     word: StateWord = "done"
@@ -177,7 +177,7 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return the source, event id and digest, which identify the event."""
+        """Return the key that identifies the event."""
         return (self.source, self.event_id, self.digest)
 
     def __hash__(self) -> int:
@@ -186,10 +186,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One verified HTTP request that brought an event.
-
-    Each repetition by the provider is a delivery of its own.
-    """
+    """One verified HTTP request that brought an event."""
 
     delivery_id: str
     received_at: Instant
@@ -240,6 +237,6 @@ _WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
 
 @lru_cache(maxsize=KINDS_REMEMBERED)
 def speaks_of_money_going_back(kind: str) -> bool:
-    """Check whether an event kind's name suggests that money went back."""
+    """Check whether a kind's name suggests that money went back."""
     parts = [part.lower() for part in _PARTS.findall(kind)]
     return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))

@@ -55,7 +55,7 @@ def reason_sentence(code: str, facts: Facts) -> str:
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
-    """Return the sentence for one or several findings, without cited ids or full stop."""
+    """Return the sentence for findings, without ids or full stop."""
     count = next((value for name, value in facts if name == ALIKE), None)
     if not isinstance(count, int):
         return filled(FINDINGS[code].sentence, facts)
@@ -88,7 +88,7 @@ class _Words(dict[str, str]):
 
 
 def filled(template: str, facts: Facts) -> str:
-    """Return the template with its placeholders replaced by the facts' words."""
+    """Return the template with its placeholders filled."""
     words = _Words()
     for name, value in facts:
         text = _in_words(name, value)
@@ -206,7 +206,7 @@ def finding_text(finding: Finding) -> str:
 
 
 def withheld_text(reason: Reason) -> str:
-    """Return a sentence on why a paid order must not be shipped."""
+    """Return a sentence that says why shipping is forbidden."""
     return f"Do not ship: {_reason(reason)}"
 
 
@@ -364,7 +364,7 @@ def _timeline_row(
 
 
 def ledger_summary(ledger: Ledger) -> ledger_documents.SummaryDocument:
-    """Return a ledger as one row of a list, without evidence."""
+    """Return a ledger as a row of a list."""
     return {
         "order": ledger.order,
         "outcome": ledger.outcome,

@@ -26,7 +26,7 @@ _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find events that came twice, late, from the future, or of unknown kind."""
+    """Find events that came twice, late, or with wrong dates."""
     found: list[Finding] = []
     late_after = case.policy.late_after
     tolerance = case.policy.future_tolerance
@@ -264,7 +264,7 @@ Check = Callable[[Case, Judgement], Iterable[Finding]]
 
 
 def find(case: Case, judgement: Judgement) -> tuple[Finding, ...]:
-    """Run all checks, and return their findings in the vocabulary's order."""
+    """Run all checks, and return their findings in fixed order."""
     found: list[Finding] = []
     for check in CHECKS:
         found += check(case, judgement)
@@ -345,7 +345,7 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return the instant at which an unfulfilled paid order becomes a finding."""
+    """Return the instant at which an unfulfilled order becomes a finding."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:
@@ -356,7 +356,7 @@ def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
 
 
 def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find a paid order that was not shipped within the allowed time."""
+    """Find a paid order that was not shipped in time."""
     placed, deadline = case.filed.placed, judgement.ship_by
     if placed is None or deadline is None or case.as_of < deadline:
         return []
@@ -376,7 +376,7 @@ _ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "ch
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find a fulfilled order whose money never came or had all gone back."""
+    """Find a fulfilled order without payment, or with all money returned."""
     fulfilled, price = case.filed.fulfilled, judgement.expected.money
     if fulfilled is None:
         return []

@@ -45,7 +45,7 @@ def conflicting_amounts(case: Case, judgement: outcome.Judgement) -> list[Findin
 
 
 def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find captures that differ from the price in amount or currency."""
+    """Find captures that differ from the price."""
     captured, expected = judgement.captures, judgement.expected
     if not captured or (expected.money is None and not expected.stated):
         return []
@@ -79,10 +79,7 @@ def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find payments whose amount fits no price of the order.
-
-    Only payments linked by the order number alone are examined.
-    """
+    """Find payments whose amount fits no price of the order."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -149,7 +146,7 @@ def _mismatch(code: FindingCode, judgement: outcome.Judgement, captured: list[Mo
 
 
 def refunds(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find refunds without a known payment, and refunds that exceed the capture."""
+    """Find refunds without a payment, or above the capture."""
     if len(judgement.captures) == len(judgement.movements):
         return []
     found: list[Finding] = []
@@ -264,14 +261,14 @@ def refund_due(refund: movements.PendingRefund, policy: Policy) -> Instant:
 
 
 def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
-    """Return the next instant at which a pending refund becomes overdue."""
+    """Return the instant at which a pending refund becomes overdue."""
     payments = () if judgement.plain else judgement.payments
     due = [refund_due(each, case.policy) for payment in payments for each in payment.pending]
     return min([each for each in due if each > case.as_of], default=None)
 
 
 def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
-    """Find reversals whose stated amount fits nothing that is known of the payment."""
+    """Find reversals with an amount that fits nothing known."""
     return [
         Finding(
             code="reversal_amount_mismatch",

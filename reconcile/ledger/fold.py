@@ -88,10 +88,7 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
 
 
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
-    """Check whether the order is finished, so that nothing more is expected.
-
-    Nothing must have arrived for `quiet` microseconds.
-    """
+    """Check whether the order is finished, so that nothing more is expected."""
     return (
         ledger.outcome in FINAL
         and not is_disputed(ledger)

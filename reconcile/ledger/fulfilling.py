@@ -1,4 +1,4 @@
-"""Find the reasons why a paid order must not be fulfilled."""
+"""Find reasons why a paid order must not be fulfilled."""
 
 from collections.abc import Iterable
 
@@ -62,7 +62,7 @@ def _needs_a_record(case: Case) -> bool:
 
 
 def is_unread(heard: Heard) -> bool:
-    """Check whether a trusted event of unknown kind suggests that money went back."""
+    """Check whether an unknown kind of event suggests returned money."""
     event = heard.event
     return (
         event.claim == "unrecognized"

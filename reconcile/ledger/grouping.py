@@ -19,7 +19,7 @@ ALIKE: Final = "alike"
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join the first texts with commas, and append how many are left out."""
+    """Join the first texts, and append how many are missing."""
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:
@@ -61,10 +61,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Combine attempts that ended for similar reasons.
-
-    Each pair has the attempts' references and the reason.
-    """
+    """Combine attempts that ended for similar reasons."""
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason

@@ -1,4 +1,4 @@
-"""Hold all deliveries and records that are known about one order."""
+"""History of one order: all known deliveries and records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class History:
         )
 
     def known_at(self, as_of: Instant) -> History:
-        """Return the part of the history that was known at `as_of`."""
+        """Return the part of the history known at `as_of`."""
         return History(
             order=self.order,
             deliveries=frozenset(d for d in self.deliveries if d.received_at <= as_of),

@@ -67,7 +67,7 @@ class Finding:
 
 
 OVERDUE: Final = "overdue_at_provider"
-"""Reason code of an order whose slow payments are all overdue."""
+"""Reason code of an order with only overdue slow payments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class Ledger:
 
     @property
     def held_for_price(self) -> Money | None:
-        """Return the held amount without the part paid on top of the price."""
+        """Return the held amount without money on top of the price."""
         if self.held is None or not self.on_top:
             return self.held
         above = sum([part.money.minor for part in self.on_top])

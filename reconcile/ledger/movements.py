@@ -60,7 +60,7 @@ class Dispute:
 
     @property
     def was_lost(self) -> bool:
-        """Check whether the dispute was ever lost, even if won later."""
+        """Check whether the dispute was ever lost."""
         return any(each.event.claim == "dispute_lost" for each in self.heard)
 
 
@@ -287,7 +287,7 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, then refunds that only running totals show."""
+        """Return known refunds, then refunds that running totals show."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -321,7 +321,7 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return refunds that one answer withdrew and no later answer confirmed."""
+        """Return withdrawn refunds whose withdrawal no later answer confirmed."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -359,7 +359,7 @@ class Refunds:
         return max(amount, 0)
 
     def pending(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return the unfinished refunds, with the amounts not yet paid out."""
+        """Return the unfinished refunds with their unpaid amounts."""
         found = []
         for name, heard in self._started.items():
             failures = self._failed.get(name)

@@ -1,4 +1,4 @@
-"""Compute the part of a payment beyond the price, and the provider's discounts."""
+"""Compute the money beyond the price, and providers' discounts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts paid on top of a price, in the order of use."""
+"""Kinds of parts paid on top of a price, in order."""
 
 
 @dataclass(slots=True)
@@ -35,12 +35,12 @@ class Counted:
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return the amount of this payment certainly paid on top of the price."""
+        """Return the amount that was certainly paid on top."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return the amounts of a payment that are compared with the price."""
+    """Return the amounts of a payment for the price comparison."""
     found = Counted(captured=payment.captured(currency), kept=kept)
     if not payment.attempt.parts:
         return found
@@ -82,7 +82,7 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return how much of the kept money pays the price, in minor units."""
+    """Return the money that pays the price, in minor units."""
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
     if len(untouched) == len(shares):
@@ -124,7 +124,7 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
 
 
 def by_kind(shares: Sequence[Counted], minor: int, currency: str) -> tuple[Part, ...]:
-    """Divide an amount among the kinds of parts paid on top of the price."""
+    """Divide an amount among the kinds of parts on top."""
     found = []
     for kind in ON_TOP:
         given = sum([(each.kinds or {}).get(kind, 0) for each in shares])

@@ -65,7 +65,7 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All conclusions about the money and the outcome of an order."""
+    """All conclusions about the money and outcome of an order."""
 
     expected: Expectation
     attempts: tuple[Attempt, ...]
@@ -253,7 +253,7 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return the amount that pending refunds will take from the remaining money."""
+    """Return the amount that pending refunds will take."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -505,7 +505,7 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts that a reversal states and that do not fit."""
+    """Return the amounts of a reversal that do not fit."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -619,7 +619,7 @@ def _money_reason(
 
 
 def returning_facts(judgement: Judgement) -> Facts:
-    """Return a fact with the owed amount that pending refunds will return."""
+    """Return the owed amount that pending refunds will return, as a fact."""
     if not judgement.returning or judgement.currency is None:
         return ()
     return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)

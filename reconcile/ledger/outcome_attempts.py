@@ -1,4 +1,4 @@
-"""Decide the outcome of one payment attempt by its strongest claim."""
+"""Decide the outcome of one payment attempt."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for 
 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Decide an attempt by its strongest claim, or else by its deadline."""
+    """Decide an attempt by its strongest claim or its deadline."""
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)
@@ -150,7 +150,7 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 
 
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
-    """Return the instant at which to stop waiting for the attempt's final event."""
+    """Return the instant at which an attempt's waiting ends."""
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace
     opened = [file.opened for file in evidence.files if file.opened is not None]

@@ -18,11 +18,11 @@ Key = tuple[str, Literal["payment", "session"], str]
 NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_opened"))
 
 CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
-"""Kinds of records that say which order a payment belongs to."""
+"""Kinds of records that give a payment to an order."""
 
 
 class Placed(NamedTuple):
-    """Order to which an event belongs according to the strongest evidence."""
+    """Order of an event according to the strongest evidence."""
 
     order: str | None
     """None if an assignment was withdrawn."""
@@ -154,7 +154,7 @@ def may_link(event: Event) -> bool:
 
 
 def keys_of(each: Event | Record) -> list[Key]:
-    """Return the references of an event or record, the payment first."""
+    """Return an event's or record's references, the payment first."""
     source = each.source or ""
     keys: list[Key] = []
     if each.payment is not None:

@@ -1,7 +1,4 @@
-"""Explain a ledger in plain words, for customers and for the shop's people.
-
-No fingerprint covers these words.
-"""
+"""Explain a ledger in plain words, for customers and for the shop's people."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -126,7 +123,7 @@ LOST: Final = (
 UNALLOCATED: Final = (
     "A payment of {money} belongs to no order yet, and may be for this one: we are looking into it."
 )
-"""Sentence about an unallocated payment that may be for the order."""
+"""Sentence about an unallocated payment, perhaps for the order."""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order. We are checking whether it is meant for this order."
@@ -154,7 +151,7 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reason codes which say that no payment or no event came."""
+"""Reason codes for orders without payments or events."""
 
 
 def with_plain(
@@ -165,11 +162,10 @@ def with_plain(
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
 ) -> PlainLedgerDocument:
-    """Add sentences for customers and for the shop's people to a ledger's document.
+    """Add sentences for customers and staff to a ledger's document.
 
     behind_s   age in seconds of an unread delivery; 0 without one
-    unheard    evidence outside the ledger that can be about the order
-    forgotten  whether the shop's statements about shipping may be lost
+    forgotten  whether statements about shipping may be lost
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
     findings: list[FindingDocument] = [
@@ -283,11 +279,10 @@ def _unheard_by_staff(ledger: Ledger, unheard: Unheard) -> list[str]:
 def staff_answer(
     ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING, forgotten: bool = False
 ) -> tuple[str, ...]:
-    """Return the instructions for the shop's people, the most urgent first.
+    """Return instructions for the shop's people, the most urgent first.
 
     behind_s   age in seconds of an unread delivery
-    unheard    evidence outside the ledger that can be about the order
-    forgotten  whether the shop's statements about shipping may be lost
+    forgotten  whether statements about shipping may be lost
     """
     filed, sentences = ledger.case.filed, list[str]()
     if filed.fulfilled is not None:
@@ -433,7 +428,7 @@ def _owed_by_staff(ledger: Ledger) -> str:
 
 
 def plain_outcome(ledger: Ledger, unheard: Unheard = NOTHING) -> tuple[str, ...]:
-    """Return sentences that tell a customer what happened to the order."""
+    """Return sentences that tell a customer what happened."""
     doubts = _unheard_by_customer(ledger, replace(unheard, payments=()))
     said = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
     return tuple(dict.fromkeys([*doubts, *map(plain_reason, said)]))
@@ -449,7 +444,7 @@ def plain_headline(ledger: Ledger) -> str:
 
 
 def plain_reason(reason: Reason) -> str:
-    """Return a reason as a sentence for a customer, without codes."""
+    """Return a reason as a sentence for a customer."""
     facts = reason.facts
     words = _words(facts, optional=frozenset(("on_top", "not_given_back")))
     if ("hold", UNREADABLE) in facts:
@@ -489,7 +484,7 @@ def _code_of(reason: Reason) -> str | None:
 
 
 def staff_reason(reason: Reason) -> str:
-    """Return the instruction for a reason; empty for nothing to do."""
+    """Return the instruction for a reason; empty for none."""
     code = _code_of(reason) if reason.code in _NOT_PAID else None
     if ("hold", MAYBE_OTHERS) in reason.facts:
         return FINDINGS["maybe_other_shop"].staff
@@ -517,7 +512,7 @@ def plain_finding(finding: Finding) -> str:
 
 
 def staff_finding(finding: Finding) -> str:
-    """Return the instruction for a finding; empty for nothing to do."""
+    """Return the instruction for a finding; empty for none."""
     return _with_more(_staff_words(finding), finding)
 
 

@@ -113,7 +113,7 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return the stated sums, one step for each version of the payment."""
+        """Return the stated sums, one for each version."""
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
             money, version = state.money, each.event.stated_at

@@ -64,7 +64,7 @@ DismissedAs = Literal["to_refund", "other_business"]
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Value of `order` in a record that belongs to no order."""
+"""Value of `order` in a record without an order."""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
 

@@ -1,4 +1,4 @@
-"""Find out what changed between a published ledger and a new ledger."""
+"""Find the changes between a published and a new ledger."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,4 @@
-"""Decide which shop a payment belongs to on a shared provider account.
-
-Without a stated shop, the payment's shop is unknown.
-"""
+"""Decide which shop a payment belongs to on a shared provider account."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +12,7 @@ Aside = Literal["other", "unknown"]
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims about a payment's start or success, which decide the payment's shop."""
+"""Claims about a payment's start or success."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]

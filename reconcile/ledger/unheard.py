@@ -14,7 +14,7 @@ from reconcile.money import Money, from_major, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageNotRead:
-    """Message that came from its provider and could not be read."""
+    """Message from a provider that could not be read."""
 
     delivery: str
     source: str
@@ -63,7 +63,7 @@ class LostSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unheard:
-    """Everything that can be about an order and was not read."""
+    """Everything unread that can be about an order."""
 
     sources: tuple[SourceHeard, ...] = ()
     """The sources of the order. All sources if unknown."""
@@ -79,7 +79,7 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Check whether messages may be missing, so that silence proves nothing."""
+        """Check whether messages may be missing."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property

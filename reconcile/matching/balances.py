@@ -7,10 +7,7 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference between a statement's entries and balances.
-
-The next statement is unknown (`open`), agrees (`confirmed`) or differs (`reopened`).
-"""
+"""State of an accepted difference between a statement's entries and balances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +36,11 @@ class StatementBalances:
 
 
 Followed = tuple[StatementBalances, StatementBalances | None]
-"""Bank statement and the next statement of its account, if any."""
+"""Bank statement and its account's next statement, if any."""
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each bank statement with the next statement of its account."""
+    """Yield each bank statement with its account's next statement."""
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):
         once = dict[tuple[str, str, int, int], StatementBalances]()

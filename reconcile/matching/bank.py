@@ -73,17 +73,14 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """Return the date that decides which period the transfer belongs to."""
+        """Return the date that decides the transfer's period."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """Payout or bank line for which no partner was found.
-
-    Its due date is None if nothing is expected in the bank.
-    """
+    """Payout or bank line for which no partner was found."""
 
     bucket: Bucket
     payout: Payout | None = None
@@ -106,7 +103,7 @@ NAMES_REPORTED: Final = 3
 
 
 class BankLeg:
-    """All payouts and all bank lines, matched as of one instant."""
+    """All payouts and bank lines, matched as of one instant."""
 
     def __init__(
         self,
@@ -370,7 +367,7 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Store a break for each provider that is late with a payout."""
+        """Store a break for each provider with a late payout."""
         waiting = list(unsettled)
         paid: dict[tuple[str, str], dict[Instant, str]] = defaultdict(dict)
         for each in self._payouts:
@@ -409,7 +406,7 @@ class BankLeg:
                 )
 
     def placed(self, period: Period | None = None) -> list[tuple[Bucket, Payout | BankLine]]:
-        """Return every payout and bank line of a period with its bucket."""
+        """Return each payout and bank line of a period with its bucket."""
         found: list[tuple[Bucket, Payout | BankLine]] = []
         for link in self.links:
             if period is None or link.at in period:
@@ -426,7 +423,7 @@ class BankLeg:
         return found
 
     def control(self, period: Period | None = None) -> Control:
-        """Return the control totals of all payouts and bank lines of a period."""
+        """Return the control totals of a period's payouts and bank lines."""
         read: dict[tuple[Side, str], list[int]] = defaultdict(lambda: [0, 0])
         placed: dict[tuple[Side, str, Bucket], list[int]] = defaultdict(lambda: [0, 0])
         for bucket, one in self.placed(period):

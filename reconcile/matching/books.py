@@ -1,7 +1,4 @@
-"""Types for lines of the merchant's books and the provider's files.
-
-Phone numbers are left out, because matching does not need them.
-"""
+"""Types for lines of the merchant's books and provider's files."""
 
 import json
 import re

@@ -51,7 +51,7 @@ class Break:
 
     @property
     def identity(self) -> str:
-        """Return the id of the break, which is equal in every run."""
+        """Return the permanent id of the break."""
         digest = fingerprint([self.cause, self.order, self.payment, self.subject])
         return "brk_" + digest.removeprefix("sha256:")[:20]
 
@@ -101,10 +101,7 @@ ACTS: Final[tuple[Act, ...]] = get_args(Act)
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
-"""Decisions about money that came late.
-
-After `refund`, the break stays open until the refund has arrived.
-"""
+"""Decisions about money that came late."""
 
 LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
 STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
@@ -116,7 +113,7 @@ A person's decision gives `settled`, and evidence gives `closed`.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Something that a run or a person did with a break."""
+    """One act of a run or a person on a break."""
 
     at: Instant
     kind: Turn | Act
@@ -153,7 +150,7 @@ class Life:
 
 
 def life(steps: Iterable[Step]) -> Life:
-    """Return the state of a break after the given steps in time order."""
+    """Return the state of a break after steps in time order."""
     state = _BreakState()
     for step in steps:
         state.take(step)
@@ -254,7 +251,7 @@ class _BreakState:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the accepted amounts of the last run's break, if any."""
+        """Return the accepted amounts of the last break, if any."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())
@@ -394,7 +391,7 @@ def break_sentence(found: Break) -> str:
 
 
 def next_step(found: Break) -> str:
-    """Return the sentence that tells a person what to do about a break."""
+    """Return the sentence on what to do about a break."""
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     if found.cause == "refund_not_received" and found.candidates:

@@ -1,7 +1,4 @@
-"""Find the lines most similar to an unmatched row, as hints for a person.
-
-Similarity alone never matches a line.
-"""
+"""Find the lines most similar to an unmatched row, as hints for a person."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -18,7 +15,7 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money, exponent_of
 
 NEIGHBOURS: Final = 4
-"""Maximum number of neighbours examined on each side in a sorted index."""
+"""Maximum number of neighbours examined on each side."""
 
 MOST: Final = 3
 """Maximum number of candidates that are shown for a break."""
@@ -250,7 +247,7 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of the part in which two texts differ."""
+    """Return the length of the differing part of two texts."""
     first = 0
     shorter = min(len(one), len(other))
     while first < shorter and one[first] == other[first]:
@@ -328,10 +325,7 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "nothing_apart": 5,
     "no_other": 5,
 }
-"""Points of each reason for a match.
-
-Matching in bulk requires 60 points, more than amount and date give.
-"""
+"""Points of each reason for a match."""
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
@@ -378,7 +372,7 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score, if only one has that score."""
+    """Return the only suggestion with the highest score."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None

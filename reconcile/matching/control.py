@@ -60,10 +60,7 @@ Waiting = Literal[
     "awaiting_statement",
     "not_covered",
 ]
-"""Buckets of rows that wait because nothing is wrong yet.
-
-A row is `not_covered` if no file covers its time.
-"""
+"""Buckets of rows that wait because nothing is wrong yet."""
 
 Bucket = Agreed | Waiting | BreakCause
 AGREED: Final[tuple[Agreed, ...]] = get_args(Agreed)
@@ -82,7 +79,7 @@ FAMILIES: Final[dict[Bucket, Family]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlLine:
-    """Number and sums of the rows of one side, currency and bucket."""
+    """Number and sums of rows by side, currency and bucket."""
 
     side: Side
     currency: str
@@ -95,7 +92,7 @@ class ControlLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Number and sums of the rows that were read for one side and currency."""
+    """Number and sums of read rows by side and currency."""
 
     side: Side
     currency: str
@@ -186,7 +183,7 @@ class Control:
         )
 
     def ties(self) -> tuple[Equation, ...]:
-        """Return every equation that the totals must satisfy, with both sides."""
+        """Return every equation for the totals, with both sides."""
         found: list[Equation] = []
         places = {(e.side, e.currency) for e in self.read}
         for side, currency in sorted(places | {(e.side, e.currency) for e in self.lines}):

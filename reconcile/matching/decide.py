@@ -48,7 +48,7 @@ class Match:
 
     @property
     def identity(self) -> str:
-        """Return the id of the match, which is equal in every run."""
+        """Return the permanent id of the match."""
         digest = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
         return "mat_" + digest.removeprefix("sha256:")[:20]
 
@@ -74,10 +74,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Pair:
-    """Order and the book lines that the order is compared with.
-
-    The kind is None if all have one reference.
-    """
+    """Order and the book lines to compare with it."""
 
     funds: Funds
     lines: Lines
@@ -87,7 +84,7 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """Return the part of the book's amount that no provider received."""
+        """Return the book's amount that no provider received."""
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
         if whole and abs(apart - tendered) < abs(apart):
@@ -96,7 +93,7 @@ class Pair:
 
     @property
     def by_method(self) -> bool:
-        """Check whether the book names another payment method for the missing part."""
+        """Check whether the book names another method for the rest."""
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -111,7 +108,7 @@ class Pair:
 
     @property
     def credit(self) -> int:
-        """Return the amount that the book says went back through providers."""
+        """Return the amount that went back according to the book."""
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 
@@ -138,7 +135,7 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
 
 
 def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
-    """Decide the buckets and breaks of book lines for which no money came."""
+    """Decide the buckets and breaks of unpaid book lines."""
     if lines.claims and terms.outside_providers(lines.rows):
         return Verdict("outside_providers", "outside_providers")
     left = max(0, lines.charge - tendered)
@@ -164,7 +161,7 @@ def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
 
 
 def decide(pair: Pair) -> Verdict:
-    """Decide the buckets, matches and breaks of an order with book lines."""
+    """Decide the verdict on an order with book lines."""
     for step in _STEPS:
         found = step(pair)
         if found is not None:

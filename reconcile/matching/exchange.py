@@ -1,4 +1,4 @@
-"""Recognize payments settled in another currency, and compute their exchange rates."""
+"""Recognize payments settled in another currency, with exchange rates."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -98,7 +98,7 @@ AnyLine = TypeVar("AnyLine", bound=LineLike)
 def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
-    """Yield each capture settled in another currency, with its statement lines."""
+    """Yield captures settled in another currency, with their lines."""
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
     others = False
@@ -130,7 +130,7 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield returned money settled in another currency, with its statement lines."""
+    """Yield returned money settled in another currency, with its lines."""
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
         if line.kind in ("refund", "dispute") and line.payment is not None:

@@ -35,7 +35,7 @@ class Offer(NamedTuple):
 
 @dataclass(slots=True)
 class Fits:
-    """Names of the lines of two sides that fit each other."""
+    """Names of the fitting lines of two sides."""
 
     pairs: list[tuple[str, str]]
     """Lines that fit each other and no other line."""
@@ -148,10 +148,7 @@ def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with the order or book line that a person chose.
-
-    An order must have exactly one open capture.
-    """
+    """Join statement lines with the order or book line that a person chose."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.order, []).append(name)
@@ -211,7 +208,7 @@ def _without_webhook(
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Join statement lines with captures of the payment that they name."""
+    """Join statement lines with captures of the named payment."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)
@@ -300,10 +297,7 @@ def _one_group(rest: Rest, deciding: Deciding, *, names: list[str], orders: list
 
 
 def orders_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join orders with book lines of a fitting amount and date.
-
-    Nothing is joined if the rules have no date window.
-    """
+    """Join orders with book lines of a fitting amount and date."""
     window = deciding.terms.rules.date_window
     if window is None:
         return
@@ -333,10 +327,7 @@ def orders_by_date(rest: Rest, deciding: Deciding) -> None:
 
 
 def lines_by_date(rest: Rest, deciding: Deciding) -> None:
-    """Join captures with statement lines of a fitting amount and date.
-
-    Nothing is joined if the rules have no date window.
-    """
+    """Join captures with statement lines of a fitting amount and date."""
     window = deciding.terms.rules.date_window
     if window is None:
         return

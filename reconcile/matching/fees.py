@@ -1,7 +1,4 @@
-"""Suggest fee rules that explain the fees of statement lines.
-
-A person must compare each suggested rule with the contract.
-"""
+"""Suggest fee rules that explain the fees of statement lines."""
 
 import json
 from collections import Counter, defaultdict
@@ -20,7 +17,7 @@ GRIDS: Final = (1_000, 500, 100)
 """Precisions of a fee's percentage, in parts per million, the roughest first."""
 
 MOST_VALUES: Final = 300
-"""Maximum number of different values of a detail that a fee may depend on."""
+"""Maximum number of values of a detail for fee rules."""
 
 
 SAMPLE: Final = 2_000
@@ -118,7 +115,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Maximum number of tariffs that are tried as the general rule."""
+"""Maximum number of tariffs tried as the general rule."""
 
 
 def _together(

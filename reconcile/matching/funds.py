@@ -1,4 +1,4 @@
-"""Money of an order as matching needs it: captures, returns, doubts and surplus."""
+"""Captures, returns, doubts and surplus of an order, for matching."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -138,7 +138,7 @@ class Funds:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """Return the ids of the events that report the captures and returns."""
+        """Return the ids of the events about the money."""
         cites = [cite for each in self.captures for cite in each.cites]
         cites += [cite for each in self.returns for cite in each.cites]
         return tuple(dict.fromkeys(cites))
@@ -283,10 +283,7 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Maximum number of unmatched rows of each kind in memory.
-
-Eight kinds with 1 kB a row take about 250 MB.
-"""
+"""Maximum number of unmatched rows of each kind in memory."""
 
 Kept = TypeVar("Kept")
 

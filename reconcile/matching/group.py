@@ -46,7 +46,7 @@ from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
 
 NOT_SEARCHED: Facts = (("searched", False),)
-"""Fact of a break whose counterpart was searched only by equal key."""
+"""Fact of a break without a complete search for partners."""
 
 
 class Deciding:
@@ -236,7 +236,7 @@ class Deciding:
         self.tally.place_orders(funds.rows, "ambiguous")
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
-        """Put an order and its book lines into the buckets of the verdict."""
+        """Put an order and its book lines into their buckets."""
         if [each.cause for each in verdict.decisions if isinstance(each, Break)] == [
             "refund_not_received"
         ]:

@@ -253,10 +253,10 @@ class Matching:
     ) -> None:
         """Begin a matching.
 
-        hands       matches that people made, for rows that have no partner with an equal key
-        suspense    unallocated payments, whose statement lines are matched with nothing else
+        hands       matches that people made
+        suspense    unallocated payments, matched with nothing else
         keeping     tally that counts the rows; None for a new one
-        recipients  keys of the orders that a disbursement can refund, by its payment reference
+        recipients  keys of orders that a disbursement can refund, by payment
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -312,7 +312,7 @@ class Matching:
         return MatchingPart(self._tally, self._left)
 
     def absorb(self, part: MatchingPart) -> None:
-        """Add the counts and unmatched rows of another matching with equal rules."""
+        """Add another matching's counts and unmatched rows."""
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
 
@@ -339,7 +339,7 @@ class Matching:
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:
-        """Yield the sums of captures that no statement line has settled."""
+        """Yield the sums of captures that no line settled."""
         for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
             yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 
@@ -405,7 +405,7 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Compare the matches and breaks of two matchings, and yield the changes."""
+    """Compare two matchings, and yield the changes."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

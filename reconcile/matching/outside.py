@@ -22,7 +22,7 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
-"""Maximum time between an order and the bank transfer that pays it."""
+"""Maximum time between an order and its bank transfer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Transfer:
     at: Instant
 
     def decision(self) -> Match | Break | None:
-        """Return the match or break to report about this transfer, if any."""
+        """Return the match or break to report, if any."""
         due = sum([each.money.minor for each in self.orders])
         ids = (*[each.line_id for each in self.orders], *self.lines)
         apart = Money(minor=abs(due - self.booked.minor), currency=self.booked.currency)
@@ -123,7 +123,7 @@ class Transfers:
                 yield _transfer("by_group", [self.orders.pop(subject)], own)
 
     def named_by(self, line: BankLine) -> list[str]:
-        """Return the orders that the bank line's texts name, in the line's currency."""
+        """Return the orders that the bank line's texts name."""
         if not self._names:
             return []
         keys = named_in((line.reference, line.counterparty, line.text)) & self._names.keys()
@@ -138,7 +138,7 @@ class Transfers:
         return minor <= order.money.minor if tendered else minor == order.money.minor
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield the bank transfers that fit exactly one order by sum and date."""
+        """Yield the bank transfers that fit exactly one order."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

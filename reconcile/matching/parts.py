@@ -1,4 +1,4 @@
-"""Find the statement line that settles each captured part of a payment."""
+"""Find the statement line for each captured part."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 
 
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
-    """Pair each statement line with a captured part of equal amount."""
+    """Pair each statement line with a part of equal amount."""
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:
         by_sum[line.currency, line.gross].append(line)

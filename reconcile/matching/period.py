@@ -1,7 +1,4 @@
-"""Select the rows of a period from three streams.
-
-Rows that are matched together belong to one period.
-"""
+"""Select the rows of a period from three streams."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,14 +26,14 @@ _LINE: Final = "\x00"
 
 
 def place_of(row: StatementRow) -> str:
-    """Return the match key of a statement line, or else a unique name."""
+    """Return the line's match key, or a unique name."""
     return row.key if row.key != NO_KEY else _LINE + subject_of(row.line_id)
 
 
 def first_date(
     takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
-    """Return the date that decides the period of these rows, if any."""
+    """Return the date that decides these rows' period."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
     if placed:
         return PLACED, min(placed)

@@ -11,7 +11,7 @@ from reconcile.matching.rules import Terms
 
 
 def balance_of(line: StatementRow | StatementLine) -> int:
-    """Return the amount by which a line changes the merchant's balance."""
+    """Return a line's change of the merchant's balance."""
     if line.kind == "fee":
         return 0
     return -line.gross if line.kind == "refund" and line.gross > 0 else line.gross
@@ -45,7 +45,7 @@ def may_settle(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund for which a line deducted money, if any."""
+    """Return the failed refund of a line, if any."""
     if row.kind != "refund":
         return None
     for each in failed:
@@ -59,7 +59,7 @@ def failure_of(
 
 
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
-    """Check whether a statement line is about money that went back."""
+    """Check whether a statement line is about returned money."""
     if row.kind != "payment":
         return True
     fitting = [each for each in returns if may_settle(row, each, terms)] if row.gross < 0 else []
@@ -68,7 +68,7 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the returns of one payment that add up to the lines, if any do."""
+    """Return the refunds and chargebacks that add up to the lines."""
     fitting = [each for each in unused if may_settle(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
     one = [each for each in fitting if each.minor == total]
@@ -81,7 +81,7 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Divide statement lines into lines that cancel each other, and others."""
+    """Separate lines that cancel each other out from the rest."""
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
     by_name: dict[tuple[str | None, ...], list[StatementRow]] = defaultdict(list)
@@ -113,7 +113,7 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return the returns that remain after an amount is deducted.
+    """Return the refunds and reversals left after a deduction.
 
     unused  all movements
     back    movements to deduct from, reversals first

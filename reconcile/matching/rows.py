@@ -123,7 +123,7 @@ def ledger_line_row(taking: LedgerLine) -> TakingRow:
 
 
 def is_plain(taking: LedgerLine) -> bool:
-    """Check whether a flat row has enough of the order's money for matching."""
+    """Check whether a flat row is enough for the order's money."""
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):
         return False
@@ -140,12 +140,12 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def subject_of(line_id: str) -> str:
-    """Return the part of a line id that all versions of the line share."""
+    """Return the part of a line id without its version."""
     return line_id.partition(".")[0]
 
 
 def name_of(named: str) -> str:
-    """Return the name of a line or order in a match by hand."""
+    """Return the name of a line or order in a hand match."""
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
 
@@ -201,7 +201,7 @@ class Lines:
 
     @property
     def money(self) -> Money:
-        """Return the amount that came, or else the amount that went back."""
+        """Return the amount that came, or else that went back."""
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 

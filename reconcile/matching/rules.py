@@ -1,7 +1,4 @@
-"""Rules of matching, with covered time spans and matches by people.
-
-By default, every tolerance is zero.
-"""
+"""Rules of matching, with covered time spans and matches by people."""
 
 import json
 from collections import defaultdict
@@ -195,19 +192,19 @@ class HandMatch:
 def hand_match(
     cause: BreakCause, *, order: str | None, subject: str | None, given: str
 ) -> HandMatch:
-    """Return the match between a break and the line or order that a person names."""
+    """Return the match of a break with a named line."""
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line or else the order that a break is about."""
+    """Return the line that a break is about, else its order."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
 
 
 CENTS: Final = 100
-"""Number of minor units in a major unit of most currencies."""
+"""Number of minor units in most currencies' major unit."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -261,11 +258,11 @@ class Terms:
         return all(each and each <= NOT_BY_PROVIDER for each in parts)
 
     def partly_outside(self, rows: Iterable[BookRow]) -> bool:
-        """Check whether the book says that a part was paid outside providers."""
+        """Check whether a part was paid outside providers."""
         return any(self.rules.methods.parts(row.method) & NOT_BY_PROVIDER for row in rows)
 
     def within(self, difference: int, currency: str) -> bool:
-        """Check whether two amounts that differ by this many minor units match."""
+        """Check whether a difference of this amount is tolerated."""
         return abs(difference) <= self._tolerances.get(currency, 0)
 
     def tolerance(self, currency: str) -> int:
@@ -280,7 +277,7 @@ class Terms:
         return None if rule is None else (rule.of(gross), rule.tolerance)
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
-        """Check whether the line's fee is the expected fee, or no fee is expected."""
+        """Check whether the line's fee is as expected, if known."""
         key = taking[4], line[5], line[15]
         rule = self._fitting[key] if key in self._fitting else self._fee_rule(key)
         if rule is None:
@@ -297,7 +294,7 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why an order book may lack money of this date, if so."""
+        """Return why a book may lack this money; None if not."""
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits
@@ -308,7 +305,7 @@ class Terms:
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Return why the money of a paid book line may be missing, if so."""
+        """Return why this money may be missing; None if not."""
         due = None if placed_at is None else placed_at + self.rules.money_margin
         if self.lost_in(placed_at, due) is not None:
             return "not_covered"
@@ -333,11 +330,11 @@ class Terms:
         )
 
     def settles(self, line_source: str, source: str) -> bool:
-        """Check whether a statement line may settle a payment of this source."""
+        """Check whether a line may settle this source's payment."""
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return why the statements may lack money captured at `at`, if so."""
+        """Return why statements may lack this money; None if not."""
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())
         waits = waits_in(spans, at, due=due, as_of=self.as_of)

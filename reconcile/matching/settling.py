@@ -45,7 +45,7 @@ class Settling:
         self._beside: dict[str, list[StatementRow]] = {}
 
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> OpenItems:
-        """Put all matching rows into buckets, and return the remaining items."""
+        """Put matching rows into buckets, and return the rest."""
         self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
@@ -543,7 +543,7 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break about a statement line whose payment is in no ledger."""
+    """Return the break about a line of an unknown payment."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()

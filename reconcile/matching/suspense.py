@@ -1,7 +1,4 @@
-"""Unallocated payments as finance sees them: money in suspense.
-
-A later assignment moves the money on its own day.
-"""
+"""Unallocated payments as finance sees them: money in suspense."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -92,8 +89,7 @@ class Suspended:
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
         """Return the money in suspense for each currency, in minor units.
 
-        before  instant before which steps count; None for all
-        known   whether `before` means when a step became known, and not its date
+        If `known` is set, `before` limits when steps became known.
         """
         sums: Counter[str] = Counter()
         for step in self.steps:
@@ -119,7 +115,7 @@ class Suspended:
         return "payment_unallocated" if stands is None else "awaiting_refund"
 
     def found(self, lines: list[StatementRow]) -> Break | None:
-        """Return the break that asks a person to assign the payment, if needed."""
+        """Return the break that asks for an assignment, if needed."""
         if self.bucket != "payment_unallocated":
             return None
         held = self.held()
@@ -202,7 +198,7 @@ Age = Literal["days_0_to_30", "days_31_to_90", "days_over_90"]
 
 
 def age_of(suspended: Suspended, *, at: Instant) -> Age:
-    """Return the age of the payment's first capture, as a range of days."""
+    """Return the payment's age as a range of days."""
     days = (at - min(each.at for each in suspended.taken)) // DAY
     return "days_0_to_30" if days <= 30 else "days_31_to_90" if days <= 90 else "days_over_90"
 

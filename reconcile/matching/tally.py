@@ -210,7 +210,7 @@ class Tally:
 
 
 class KeepingTally(Tally):
-    """Counts of a matching, with the first rows of one bucket."""
+    """Counts of a matching, with rows of one bucket."""
 
     def __init__(self, home: str, *, side: Side, bucket: Bucket, currency: str, most: int) -> None:
         super().__init__(home)

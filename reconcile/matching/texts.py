@@ -10,7 +10,7 @@ from typing import Final
 from reconcile.matching.books import match_key
 
 SHORTEST: Final = 4
-"""Minimum length of a reference that is searched for in texts."""
+"""Minimum length of a reference to search for in texts."""
 
 SHORTEST_DIGITS: Final = 6
 
@@ -50,7 +50,7 @@ _DATE: Final = re.compile(
 
 
 def telling(key: str) -> bool:
-    """Check whether a payout's match key can be searched for in bank texts."""
+    """Check whether bank texts can be searched for this key."""
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)
 
@@ -59,7 +59,7 @@ _NUMBER: Final = re.compile(r"(?<![0-9])[0-9]{4,18}$", re.ASCII)
 
 
 def order_names(reference: str) -> set[str]:
-    """Return the match keys by which a text may name an order."""
+    """Return the match keys that may name an order."""
     key = match_key(reference)
     names = {key, key.lstrip("#")}
     if (number := _NUMBER.search(key)) is not None:

@@ -54,16 +54,16 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
 }
 
 HELD_BACK: Final = "Held"
-"""Name of the wallet for money that a provider holds back."""
+"""Name of the wallet for held money."""
 
 APART_MOST: Final[Duration] = DAY
 """Maximum time between the two sides of a transfer whose references differ."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Minimum and maximum number of past withdrawals that predict the next."""
+"""Minimum and maximum number of withdrawals for a prediction."""
 
 GRACE: Final[Duration] = DAY
-"""Time added to the longest interval before a withdrawal counts as late."""
+"""Additional time before a withdrawal counts as late."""
 
 MOST: Final = 1_000_000
 """Maximum number of transfers and holds that are paired."""
@@ -105,7 +105,7 @@ class WalletSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletOpening:
-    """Balance of a wallet before the first line that states a balance."""
+    """Balance of a wallet before its first stated balance."""
 
     source: str
     wallet: str

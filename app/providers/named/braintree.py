@@ -124,7 +124,7 @@ class Braintree(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a notification in XML, signed for the first public key."""
+        """Build a request from a notification in XML."""
         public, key = next(iter(self._keys.items()))
         digits = kit.to_base64(body).decode()
         payload = "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))

@@ -75,7 +75,7 @@ class Oppwa(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a request whose body is encrypted with the newest key."""
+        """Build a request with an encrypted body."""
         key = self._keys[0]
         content = f"{event_id}.{now}.".encode() + body
         nonce = hmac.digest(key, content, "sha256")[:IV_BYTES]

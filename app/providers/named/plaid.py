@@ -103,10 +103,9 @@ class Plaid(kit.NamedVerifier):
 
 
 def plaid(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Plaid:
-    """Compile the scheme.
+    """Compile the scheme, with JWKs named by key id.
 
-    The options are `past_s` and `future_s` (default 300). A named secret is a JWK in JSON, named by
-    its key id.
+    The options are `past_s` and `future_s` (default 300).
     """
     setup = Setup(source, options, secrets)
     age = setup.age("The token's iat")

@@ -145,7 +145,7 @@ ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""Names of the ECDSA algorithms for raw (RFC 9421) and DER signatures."""
+"""Names of the ECDSA algorithms, by signature format."""
 
 EITHER: Final = "either"
 """Value of the option `ecdsa` that accepts both formats, as pawaPay needs."""
@@ -157,7 +157,7 @@ LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Maximum number of unverified components in all signatures of a request."""
+"""Maximum number of components in a request's signatures."""
 
 Keys = Mapping[str, Key]
 
