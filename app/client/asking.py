@@ -192,7 +192,7 @@ class AsyncClient(Protocol):
 class AsyncSender:
     """Sender of requests that uses an asynchronous HTTP client.
 
-    client    HTTP client whose base URL is the service's URL
+    client    HTTP client with the service's base URL
     token     token from `tallyhook tokens add`
     failures  the client's errors for a missing answer, such as `(httpx.HTTPError,)`
     """

@@ -45,7 +45,7 @@ class News:
     def may_ship(self) -> bool:
         """Check whether Tallyhook permits shipping the order.
 
-        Also check that the shop's own books do not show it as shipped.
+        Also check that your own books do not show shipping.
         """
         return self.fulfillable and not self.superseded and self.fulfilled_at is None
 
@@ -61,7 +61,7 @@ class Keeper(Protocol):
     def take(self, news: News) -> bool:
         """Act on the news and store its id, in one transaction.
 
-        Return False for an id that is not new.
+        Return False if an equal or higher id is stored.
         """
         ...
 
@@ -70,9 +70,9 @@ class Keeper(Protocol):
         ...
 
     def settle(self, news: News) -> None:
-        """Act on the present state of an undecided order, in one transaction.
+        """Act on the state of an undecided order, in one transaction.
 
-        If `fulfilled_at` is still UNKNOWN, the order stays undecided.
+        With `fulfilled_at` UNKNOWN, the order stays undecided.
         """
         ...
 
@@ -91,10 +91,10 @@ def verify_notification(
     """Verify a notification (Standard Webhooks, HMAC-SHA256) and return its news.
 
     secrets  a secret `whsec_…`, or several during a rotation
-    body     the raw bytes, not parsed and serialized again
+    body     the raw bytes, not serialized again
     now      seconds since 1970 in UTC, by the shop's clock
 
-    Raises Refused if the notification is not genuine, and ValueError for an invalid secret.
+    Raises Refused for a forged notification, and ValueError for an invalid secret.
     """
     named = {name.lower(): value for name, value in headers.items()}
     try:

@@ -49,18 +49,17 @@ MOVE: Final = (
 )
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
-"""Function that executes the shop's own SQL, called in the transaction.
+"""Function that executes the shop's own SQL in the transaction.
 
-The flag says whether to ship the order now, and is True once for each order.
+The flag tells to ship the order, and is True only once.
 """
 
 
 class SqliteKeeper:
     """Store of handled news for a shop with SQLite.
 
-    connection  connection of the shop; the keeper sets its isolation level to None
-    act         runs the shop's statements in the transaction; it must do nothing that cannot be
-                rolled back
+    connection  connection of the shop, whose isolation level becomes None
+    act         runs the shop's statements; it must do nothing that cannot be rolled back
     """
 
     def __init__(self, connection: sqlite3.Connection, act: Act) -> None:

@@ -1,4 +1,7 @@
-"""Locations of an event's fields, and the values that the fields may have."""
+"""Locations and values of an event's fields.
+
+Error sentences never quote a value.
+"""
 
 from __future__ import annotations
 
@@ -298,7 +301,7 @@ def required_text(value: Any, name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return the text escaped, and cut to a reference's length."""
+    """Return the text with escaped control characters, cut to the maximum length."""
     return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
 
 

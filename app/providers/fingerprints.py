@@ -1,4 +1,7 @@
-"""Find out which key has signed a stored request, and the signed content."""
+"""Find out which key has signed a stored request.
+
+No secret leaves this module.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ _BARE: Final = frozenset({32, 64})
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError if a shared secret is a public-key pair's part."""
+    """Raise ValueError for a public or private key."""
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
     if not is_key:

@@ -31,12 +31,12 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
 
 
 class SignatureCoverage:
-    """The parts of a request that a profile's signature covers.
+    """Parts of a request that a profile's signature covers.
 
     signed  template of the signed content; None if a verifier in `named/` covers the body
-    items  path of the events in the body; None if the body is the event
+    items  path of the events; None if the body is the event
     per_item  whether each event has its own signature
-    beside  further parts that a verifier in `named/` covers: `query`, `header:NAME`
+    beside  further covered parts: `query`, `header:NAME`
     """
 
     def __init__(
@@ -132,7 +132,10 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class FieldBoundaries:
-    """Checker that the fields of the signed content have clear boundaries."""
+    """Checker that the fields of the signed content have clear boundaries.
+
+    Unclear boundaries let somebody move signed characters between fields.
+    """
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._json = values["request"]["body"] == "json"

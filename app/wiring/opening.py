@@ -124,9 +124,8 @@ async def distribute_database(settings: Settings) -> list[str]:
 async def create_database(settings: Settings, *, anew: bool) -> Path:
     """Create an SQLite database, and return its file.
 
-    anew  whether to create the database even though an earlier database is missing
-
-    Raises UsageError on PostgreSQL, and if the database exists.
+    If `anew` is set, an earlier database may be missing. Raises UsageError on PostgreSQL, and if
+    the database exists.
     """
     database = Database(settings)
     try:

@@ -54,7 +54,7 @@ answered     read from an API that states no amount, so that the event's amount 
 UNCLEAR_AMOUNT: Final = "amount"
 
 UNKNOWN_METHOD: Final = "unknown"
-"""Method of a slow payment without a named method."""
+"""Value of `method` for a slow payment with an unknown method."""
 
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
 

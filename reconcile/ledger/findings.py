@@ -26,7 +26,7 @@ _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find events that came twice, late, or with wrong dates."""
+    """Find late, repeated, future-dated and unknown events."""
     found: list[Finding] = []
     late_after = case.policy.late_after
     tolerance = case.policy.future_tolerance

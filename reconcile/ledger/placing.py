@@ -63,7 +63,7 @@ class Placing:
     def placed(self, event: Event) -> Placed | None:
         """Return the order to which records assign the event.
 
-        None also means that records name several orders.
+        If records name several orders, the result is None.
         """
         keys = keys_of(event)
         if not keys:

@@ -74,7 +74,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Pair:
-    """Order and the book lines to compare with it."""
+    """Order, and the book lines for comparison."""
 
     funds: Funds
     lines: Lines

@@ -140,7 +140,7 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def subject_of(line_id: str) -> str:
-    """Return the part of a line id without its version."""
+    """Return a line id without its version."""
     return line_id.partition(".")[0]
 
 

@@ -197,7 +197,7 @@ def hand_match(
 
 
 def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about, else its order."""
+    """Return the line of a break, or else the order."""
     one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
