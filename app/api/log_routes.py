@@ -5,14 +5,7 @@ from typing import Annotated, Final
 
 from app.access.operators import MAY_READ
 from app.access.tokens import Holder
-from app.api.operations import (
-    AS_SENT,
-    BeforeName,
-    Limit,
-    NewestAsked,
-    Operation,
-    role_missing,
-)
+from app.api import operations
 from app.api.proposal_routes import BecauseDocument
 from app.api.request_body import path_number
 from app.context.context import AppContext
@@ -29,18 +22,18 @@ from reconcile.ledger.records import HoldReason
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveriesAsked:
     verdict: Annotated[delivery_log.Verdict | None, "Only deliveries with this verdict."] = None
-    source: Annotated[str | None, AS_SENT, "Only deliveries of this source."] = None
-    kind: Annotated[str | None, AS_SENT, "Only events of this kind, as the provider names it."] = (
-        None
-    )
+    source: Annotated[str | None, operations.AS_SENT, "Only deliveries of this source."] = None
+    kind: Annotated[
+        str | None, operations.AS_SENT, "Only events of this kind, as the provider names it."
+    ] = None
     order: Annotated[str | None, "Only events linked to this order."] = None
     no_order: Annotated[bool, "Only events that are not linked to an order."] = False
-    before: BeforeName = None
-    limit: Limit = 100
+    before: operations.BeforeName = None
+    limit: operations.Limit = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationsAsked(NewestAsked):
+class NotificationsAsked(operations.NewestAsked):
     state: Annotated[notify_shop.State | None, "Only notifications in this state."] = None
     order: Annotated[str | None, "Only notifications of this order."] = None
 
@@ -76,7 +69,7 @@ class LogRoutes:
         entry = await delivery_log.show_delivery(self._context, delivery)
         if delivery_log.is_refused(entry):
             if who.role not in MAY_READ["refused_deliveries"]:
-                raise role_missing(who)
+                raise operations.role_missing(who)
             await delivery_log.note_reading(self._context, entry, by=who.name)
         phones, headers = await delivery_log.masked_parts(self._context, entry)
         return {
@@ -126,7 +119,7 @@ class LogRoutes:
 
 
 OPERATIONS: Final = (
-    Operation(
+    operations.Operation(
         "GET",
         "/api/v1/deliveries",
         LogRoutes.list_deliveries,
@@ -134,7 +127,7 @@ OPERATIONS: Final = (
         may="deliveries",
         refused=(422, "parameter_invalid"),  # the order is restricted
     ),
-    Operation(
+    operations.Operation(
         "GET",
         "/api/v1/deliveries/{delivery}",
         LogRoutes.get_delivery,
@@ -145,14 +138,14 @@ OPERATIONS: Final = (
             "There is no delivery with this id. Old refused deliveries are deleted.",
         ),
     ),
-    Operation(
+    operations.Operation(
         "GET",
         "/api/v1/notifications",
         LogRoutes.list_notifications,
         "operator",
         may="notifications",
     ),
-    Operation(
+    operations.Operation(
         "POST",
         "/api/v1/notifications/{notification}/redeliver",
         LogRoutes.redeliver,
@@ -161,7 +154,7 @@ OPERATIONS: Final = (
         answers={200: "The notification, which is now waiting to be sent"},
         unknown=("notification_unknown", "There is no notification with this number."),
     ),
-    Operation(
+    operations.Operation(
         "POST",
         "/api/v1/orders/{reference:path}/release",
         LogRoutes.release_order,
@@ -175,5 +168,7 @@ OPERATIONS: Final = (
         unknown=("not_held", ""),
         refused=(422, "parameter_invalid"),
     ),
-    Operation("GET", "/api/v1/log/witnesses", LogRoutes.list_witnesses, "operator", may="log"),
+    operations.Operation(
+        "GET", "/api/v1/log/witnesses", LogRoutes.list_witnesses, "operator", may="log"
+    ),
 )

@@ -12,21 +12,7 @@ from starlette.responses import Response
 
 from app.access.operators import author_of_token
 from app.access.tokens import Holder, ScopeMissing, TokenNotInForce, admit, holder_of
-from app.api import request_body
-from app.api.operations import (
-    LONGPOLL_MAX_S,
-    ORDER_UNKNOWN,
-    Accepted,
-    Answer,
-    AsOfAsked,
-    Created,
-    Limit,
-    Moment,
-    Operation,
-    PageAsked,
-    Scope,
-    response,
-)
+from app.api import operations, request_body
 from app.checkout.client import CheckoutClient
 from app.checkout.open_checkout import (
     CheckoutResult,
@@ -75,13 +61,15 @@ MAX_ORDER_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrdersAsked(PageAsked):
+class OrdersAsked(operations.PageAsked):
     outcome: Annotated[Outcome | None, "Only orders with this outcome."] = None
     finding: Annotated[FindingCode | None, "Only orders with this finding."] = None
     from_: Annotated[
-        Moment, "Only orders with a change that was published at or after this time."
+        operations.Moment, "Only orders with a change that was published at or after this time."
     ] = None
-    to: Annotated[Moment, "Only orders with a change that was published before this time."] = None
+    to: Annotated[
+        operations.Moment, "Only orders with a change that was published before this time."
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +80,11 @@ class FeedAsked:
         "The last id that you have read. Ids increase and are never reused. After a restore, they "
         "have a gap.",
     ] = 0
-    limit: Limit = 100
+    limit: operations.Limit = 100
     wait: Annotated[
-        int, Keywords(minimum=0, maximum=LONGPOLL_MAX_S), "Seconds to wait for a new change."
+        int,
+        Keywords(minimum=0, maximum=operations.LONGPOLL_MAX_S),
+        "Seconds to wait for a new change.",
     ] = 0
 
 
@@ -107,7 +97,7 @@ class Api:
         settings = context.settings
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
-    async def admitted(self, request: Request, scope: Scope) -> str | Holder:
+    async def admitted(self, request: Request, scope: operations.Scope) -> str | Holder:
         """Return the calling program's name, or the calling person for `operator`. Raise ApiProblem
         401 or 403."""
         token = request_body.bearer_token(request)
@@ -121,8 +111,8 @@ class Api:
         return await behind_s(self._context, patience="none")
 
     async def get_order(
-        self, request: Request, reference: str, asked: AsOfAsked
-    ) -> Answer[LedgerDocument] | Response:
+        self, request: Request, reference: str, asked: operations.AsOfAsked
+    ) -> operations.Answer[LedgerDocument] | Response:
         """Return an order's ledger, computed from everything that is stored about the order."""
         found = await order_document(self._context, reference, as_of=asked.as_of)
         return await computed(partial(_if_new, request, found), size=len(found["timeline"]))
@@ -143,7 +133,7 @@ class Api:
 
     async def tell_order(
         self, request: Request, who: str, reference: str
-    ) -> Answer[LedgerDocument]:
+    ) -> operations.Answer[LedgerDocument]:
         """Store what the shop knows about an order. Earlier facts are never replaced."""
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
@@ -157,7 +147,9 @@ class Api:
             raise ApiProblem(422, "order_invalid", str(error)) from None
         return _of_order(await order_document(self._context, reference, patience="short"))
 
-    async def read_feed(self, request: Request, asked: FeedAsked) -> Answer[OutcomePageDocument]:
+    async def read_feed(
+        self, request: Request, asked: FeedAsked
+    ) -> operations.Answer[OutcomePageDocument]:
         """Read the outcome feed: every published change, in the order of publication, without
         gaps."""
         lost = await read_from(self._context, after=asked.after)
@@ -187,7 +179,7 @@ class Api:
             document["superseded"] = superseded
         if alarms := self._alarms():
             document["alarms"] = alarms
-        return Answer(document, {"Tallyhook-Behind": str(behind)} if behind else {})
+        return operations.Answer(document, {"Tallyhook-Behind": str(behind)} if behind else {})
 
 
 @contextmanager
@@ -211,13 +203,13 @@ def _if_new(request: Request, document: LedgerDocument) -> Response:
     answer = _of_order(document)
     headers = {**answer.headers, "ETag": f'W/"{tag}"'}
     if asked.strip() != "*" and tag not in _TAG.findall(asked):
-        return response(Answer(document, headers))
+        return operations.response(operations.Answer(document, headers))
     return Response(status_code=304, headers=headers)
 
 
-def _of_order(document: LedgerDocument) -> Answer[LedgerDocument]:
+def _of_order(document: LedgerDocument) -> operations.Answer[LedgerDocument]:
     behind = document.get("behind_s")
-    return Answer(document, {} if behind is None else {"Tallyhook-Behind": str(behind)})
+    return operations.Answer(document, {} if behind is None else {"Tallyhook-Behind": str(behind)})
 
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
@@ -274,7 +266,12 @@ class Checkouts:
 
     async def start_payment(
         self, request: Request, who: str
-    ) -> Answer[SessionDocument] | Created[SessionDocument] | Accepted[SessionDocument] | Response:
+    ) -> (
+        operations.Answer[SessionDocument]
+        | operations.Created[SessionDocument]
+        | operations.Accepted[SessionDocument]
+        | Response
+    ):
         """Start an order's payment. Open a payment session, or return the order's existing
         session."""
         if self._client is None:
@@ -359,7 +356,7 @@ def _invalid(problems: list[tuple[str, str]]) -> Response:
     )
 
 
-def _answer(result: CheckoutResult) -> Answer[SessionDocument] | Response:
+def _answer(result: CheckoutResult) -> operations.Answer[SessionDocument] | Response:
     if result.state == "refused":
         return problem(422, "session_refused", result.sentence, idempotency_key=result.key)
     document = result_document(result)
@@ -368,22 +365,22 @@ def _answer(result: CheckoutResult) -> Answer[SessionDocument] | Response:
     if result.state == "unknown":
         asked = result.again_s
         headers = RETRY_AFTER if asked is None else {"Retry-After": str(asked)}
-        return Accepted(document, headers)
-    return Created(document) if result.created else Answer(document)
+        return operations.Accepted(document, headers)
+    return operations.Created(document) if result.created else operations.Answer(document)
 
 
 OPERATIONS: Final = (
-    Operation("GET", "/api/v1/orders", Api.list_orders, "read"),
-    Operation(
+    operations.Operation("GET", "/api/v1/orders", Api.list_orders, "read"),
+    operations.Operation(
         "GET",
         "/api/v1/orders/{reference:path}",
         Api.get_order,
         "read",
         answers={304: "Unchanged since the given `ETag`, except `as_of`"},
-        unknown=ORDER_UNKNOWN,
+        unknown=operations.ORDER_UNKNOWN,
         waits=True,
     ),
-    Operation(
+    operations.Operation(
         "PUT",
         "/api/v1/orders/{reference:path}",
         Api.tell_order,
@@ -406,7 +403,7 @@ OPERATIONS: Final = (
         },
         waits=True,
     ),
-    Operation(
+    operations.Operation(
         "POST",
         "/api/v1/checkout/sessions",
         Checkouts.start_payment,
@@ -439,7 +436,7 @@ OPERATIONS: Final = (
         retry_after=(202, 409, 503),
         waits=True,
     ),
-    Operation(
+    operations.Operation(
         "GET",
         "/api/v1/outcomes",
         Api.read_feed,

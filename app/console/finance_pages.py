@@ -33,12 +33,7 @@ from app.finance import (
 )
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.report_period import report_in
-from app.finance.reports.journal import (
-    closed_journal,
-    journal_in,
-    journal_page,
-    print_name,
-)
+from app.finance.reports import journal
 from app.finance.reports.journal_forms import JOURNAL_FORMATS, JOURNAL_FORMS, JournalFormat
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from reconcile.instants import DAY, Instant, format_instant, format_known
@@ -178,7 +173,7 @@ async def periods_document(view: View) -> Document:
 
 
 def _journals() -> list[dict[str, str]]:
-    return [{"form": form, "as": print_name(form)} for form in JOURNAL_FORMATS]
+    return [{"form": form, "as": journal.print_name(form)} for form in JOURNAL_FORMATS]
 
 
 async def month_of(context: AppContext, name: str) -> Month:
@@ -342,7 +337,7 @@ async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) 
 
 async def report_download(view: View) -> Response:
     """Return a report's file for `GET /reports/{month}` or `GET /reports/period`."""
-    kept: dict[str, JournalFormat] = {print_name(form): form for form in JOURNAL_FORMATS}
+    kept: dict[str, JournalFormat] = {journal.print_name(form): form for form in JOURNAL_FORMATS}
     entries = view.word("as")
     if entries in kept:
         return await _journal_download(view, kept[entries])
@@ -365,7 +360,7 @@ async def report_download(view: View) -> Response:
 
 async def _journal_download(view: View, form: JournalFormat) -> Response:
     version = view.number("version")
-    written = closed_journal(view.context, view.subject, form, version=version)
+    written = journal.closed_journal(view.context, view.subject, form, version=version)
     content = b"".join([part async for part in written])
     kind = JOURNAL_FORMS[form]
     return download(content, f"journal-{view.subject}.{kind.ending}", kind.media)
@@ -384,12 +379,17 @@ async def journal_document(view: View) -> Document | Response:
                 raise NotFoundError("only whole months can be closed")
             return await _journal_download(view, form)
         except NotFoundError:
-            content = await _made(view, journal_in, scope, form)
+            content = await _made(view, journal.journal_in, scope, form)
         kind = JOURNAL_FORMS[form]
         return download(content, f"journal-{name}.{kind.ending}", kind.media)
     account, currency = view.word("account"), view.word("currency")
     make = partial(
-        view.console.work, journal_page, scope, account=account, currency=currency, most=POSTINGS
+        view.console.work,
+        journal.journal_page,
+        scope,
+        account=account,
+        currency=currency,
+        most=POSTINGS,
     )
     seen = await view.shared_job("journal", f"{name} {account} {currency}", work=make)
     empty = {"about": "", "count": 0, "balances": [], "own": None, "postings": [], "more": 0}

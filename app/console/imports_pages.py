@@ -9,13 +9,9 @@ from typing import Any, Final
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from app.access.proposal import Proposal
+from app.console import uploads
 from app.console.coverage_pages import covered_days
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.uploads import (
-    KEPT_FOR,
-    MAX_FILE_BYTES,
-    Upload,
-)
 from app.console.view import PROPOSE, Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import address, file_part, of_forms
 from app.core.errors import NotFoundError, UsageError
@@ -89,8 +85,8 @@ async def imports_document(view: View) -> Document | Response:
         "all_clear": " ".join(each.name for each in clear_of(view)),
         "imports": [_row(each) for each in shown],
         "taken_back": await imports.taken_back(view.context, shown),
-        "most_bytes": MAX_FILE_BYTES,
-        "kept_minutes": KEPT_FOR // MINUTE,
+        "most_bytes": uploads.MAX_FILE_BYTES,
+        "kept_minutes": uploads.KEPT_FOR // MINUTE,
     }
 
 
@@ -107,7 +103,7 @@ def _row(found: Any) -> dict[str, Any]:
     }
 
 
-def upload_of(view: View, name: str) -> Upload:
+def upload_of(view: View, name: str) -> uploads.Upload:
     """Return the operator's upload. Raises NotFoundError if not stored."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
@@ -118,7 +114,7 @@ def upload_of(view: View, name: str) -> Upload:
     return found
 
 
-def _problem_of(upload: Upload) -> str | None:
+def _problem_of(upload: uploads.Upload) -> str | None:
     if upload.job is not None and upload.job.problem is not None:
         return upload.job.problem
     if upload.seen is None or not upload.seen.refused:
@@ -126,12 +122,12 @@ def _problem_of(upload: Upload) -> str | None:
     return next((each.sentence for each in upload.seen.problems), None)
 
 
-def differs_in(upload: Upload) -> Balances | None:
+def differs_in(upload: uploads.Upload) -> Balances | None:
     """Return the balances that made a statement refused, if any."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
-def clear_of(view: View) -> list[Upload]:
+def clear_of(view: View) -> list[uploads.Upload]:
     """Return the operator's uploads that await import and have no rejected rows, oldest first."""
     return [
         each
@@ -140,7 +136,7 @@ def clear_of(view: View) -> list[Upload]:
     ]
 
 
-def state_of(upload: Upload) -> str:
+def state_of(upload: uploads.Upload) -> str:
     """Return an upload's state."""
     job = upload.job
     if job is not None and job.ended is None:

@@ -19,21 +19,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.core.logs import log
-from app.database import faults, holders, locks, postgresql
+from app.database import faults, holders, locks, postgresql, statements
 from app.database.engine import BUSY_TIMEOUT_MS, SET_BUSY_TIMEOUT
 from app.database.gaps import note_commit
 from app.database.holders import Holder
-from app.database.statements import (
-    Plain,
-    PlainConnection,
-    Result,
-    Rows,
-    Words,
-    run,
-    run_snapshot,
-    run_transaction,
-    statement,
-)
 from app.database.takeover import ServerWatch
 
 _CLOCK: Final = SystemClock()
@@ -198,16 +187,18 @@ class CheckpointResult(NamedTuple):
     """True if the file has the whole log and is synced."""
 
 
-def checkpoint_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> CheckpointResult:
+def checkpoint_log(
+    connection: statements.PlainConnection, mode: Mode, *, wait_ms: int
+) -> CheckpointResult:
     """Copy as much of the write-ahead log into the database file as readers allow.
 
     No transaction may be open.
 
     wait_ms  milliseconds to wait for readers
     """
-    connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
+    connection.ask(statements.statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
-        rows = connection.ask(statement("PRAGMA wal_checkpoint({mode})", mode=mode))
+        rows = connection.ask(statements.statement("PRAGMA wal_checkpoint({mode})", mode=mode))
     finally:
         connection.ask(SET_BUSY_TIMEOUT)
     ((busy, pages, done),) = rows
@@ -299,11 +290,11 @@ WANTED_S: Final = 1.0
 """Seconds for which another process that waited for this process is expected to wait again."""
 
 
-def _ask(connection: PlainConnection, sql: str) -> Rows:
+def _ask(connection: statements.PlainConnection, sql: str) -> statements.Rows:
     return connection.ask(sql)
 
 
-def _touch(connection: PlainConnection) -> None:
+def _touch(connection: statements.PlainConnection) -> None:
     connection.ask(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
@@ -356,7 +347,9 @@ class Writer:
         self._watch = watch
         sqlite = self.dialect == "sqlite"
         self._run_transaction = (
-            run_transaction if sqlite else partial(postgresql.run_transaction, holder=holder)
+            statements.run_transaction
+            if sqlite
+            else partial(postgresql.run_transaction, holder=holder)
         )
         self._transaction: Callable[[AsyncConnection], AbstractAsyncContextManager[Any]] = (
             AsyncConnection.begin if sqlite else partial(postgresql.transaction, holder=holder)
@@ -365,7 +358,7 @@ class Writer:
         self.trouble: str | None = None
         """Sentence on why the last commit failed; None if it succeeded."""
         self.on_poison: Callable[[str], None] = lambda reason: None
-        self.on_checkpoint: Callable[[PlainConnection], None] | None = None
+        self.on_checkpoint: Callable[[statements.PlainConnection], None] | None = None
         """Called in a transaction whenever SQLite's file contains its whole log."""
         self._changes = 0
         """Number of rows that the connection had changed when LAST_COMMIT was last updated."""
@@ -410,12 +403,15 @@ class Writer:
             self._poison = self._poison or poison
 
     async def read_on(
-        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
-    ) -> Result:
+        self,
+        function: statements.Plain[statements.Words, statements.Result],
+        *args: statements.Words.args,
+        **words: statements.Words.kwargs,
+    ) -> statements.Result:
         """Run a plain, read-only function on the writing connection, whose files stay open when
         deleted."""
         assert self._connection is not None
-        return await run_snapshot(self._connection, function, *args, **words)
+        return await statements.run_snapshot(self._connection, function, *args, **words)
 
     @asynccontextmanager
     async def transaction(self, *, noted: bool = True) -> AsyncIterator[AsyncConnection]:
@@ -429,14 +425,14 @@ class Writer:
         async with self._alone() as connection, self._transaction(connection):
             yield connection
             if self._between_processes is not None:
-                await run(connection, self.note_commit if noted else self._pass_over)
+                await statements.run(connection, self.note_commit if noted else self._pass_over)
 
-    def note_commit(self, connection: PlainConnection) -> None:
+    def note_commit(self, connection: statements.PlainConnection) -> None:
         """Store the instant of the commit in the caller's transaction, if the transaction has
         changed anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
-    def _pass_over(self, connection: PlainConnection) -> None:
+    def _pass_over(self, connection: statements.PlainConnection) -> None:
         ((self._changes,),) = connection.ask("SELECT total_changes()")
 
     @asynccontextmanager
@@ -553,7 +549,7 @@ class Writer:
     async def _checkpoint(
         self, connection: AsyncConnection, mode: Mode, *, wait_ms: int = INSIST_MS
     ) -> CheckpointResult:
-        done = await run(connection, checkpoint_log, mode, wait_ms=wait_ms)
+        done = await statements.run(connection, checkpoint_log, mode, wait_ms=wait_ms)
         if done.complete and self.on_checkpoint is not None:  # nobody else has written since
             await self._run_transaction(connection, self.on_checkpoint)
         return done
@@ -575,7 +571,7 @@ class Writer:
         No other process may have it open. Raises StorePoisoned or StoreUnavailable.
         """
         async with self._alone() as connection:
-            await run(connection, _ask, "VACUUM")
+            await statements.run(connection, _ask, "VACUUM")
             await self._checkpoint(connection, "TRUNCATE")
             if self._place is not None:
                 self._place.note()  # the file has become shorter
@@ -606,14 +602,17 @@ class Writer:
             self.space.check(log_bytes=log.excess_bytes())
 
     async def commit(
-        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
-    ) -> Result:
+        self,
+        function: statements.Plain[statements.Words, statements.Result],
+        *args: statements.Words.args,
+        **words: statements.Words.kwargs,
+    ) -> statements.Result:
         """Run a plain function as a transaction and return its result.
 
         Raises StoreUnavailable if that is impossible now, and StorePoisoned for a fatal failure.
         """
 
-        def whole(plain: PlainConnection) -> Result:
+        def whole(plain: statements.PlainConnection) -> statements.Result:
             result = function(plain, *args, **words)
             if self._between_processes is not None:
                 self.note_commit(plain)

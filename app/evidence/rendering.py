@@ -71,7 +71,7 @@ manifest.json        the SHA-256 and size of every file here, and of every file 
 manifest.json.minisig, evidence-key.pub, evidence-key.pem
                      the signature of the manifest, and the public key in two formats
 verify.py            a program that checks this archive; its first lines list eleven steps, of which
-                     it does 1 to 3 and 5 to 8. It has some 1500 lines: read them before you run it.
+                     it does 1 to 3 and 5 to 8. It has some 1400 lines: read them before you run it.
 
 
 HOW TO CHECK IT

@@ -14,17 +14,7 @@ from app.evidence.gather_evidence import DeliveryEvidence, Dossier, ReadsLines, 
 from app.providers.fetched import is_answer
 from app.providers.request import Headers, Incoming
 from app.providers.source import ProfileReader, Source
-from reconcile.instants import (
-    DAY,
-    EARLIEST,
-    MILLISECOND,
-    SECOND,
-    TICK,
-    Duration,
-    Instant,
-    format_instant,
-    parse_instant,
-)
+from reconcile import instants
 from reconcile.ledger.events import Delivery, Event
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
@@ -51,7 +41,11 @@ _SHORT: Final = 9
 _KEPT_MAX: Final = 300
 """Maximum characters of a value that a scenario keeps unchanged, such as a reference."""
 
-_UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
+_UNITS: Final[dict[str, instants.Duration]] = {
+    "s": instants.SECOND,
+    "ms": instants.MILLISECOND,
+    "us": instants.TICK,
+}
 
 _MARK: Final = "\ue000"
 """Private-use character that stands for a date."""
@@ -89,7 +83,7 @@ class StandIns:
         if form is None or event.occurred_at is None:
             return [text]
         before, _, after = text.partition(_MARK)
-        return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
+        return [before, {"at": instants.format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
@@ -168,12 +162,12 @@ def written(value: Any) -> str:
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
     if event.occurred_at is None:
         return document, None
-    later = replace(event, occurred_at=event.occurred_at + DAY)
+    later = replace(event, occurred_at=event.occurred_at + instants.DAY)
     for path, leaf in _leaves(document):
         form = date_form(leaf)
         if form is None:
             continue
-        moved = dated(date_moment(leaf, form) + DAY, form)
+        moved = dated(date_moment(leaf, form) + instants.DAY, form)
         number = isinstance(leaf, NumberText)
         if says(put(document, path, NumberText(moved) if number else moved), later, read):
             mark = NumberText(_MARK) if number else _MARK
@@ -186,20 +180,24 @@ def date_form(leaf: str) -> str | None:
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
-        parse_instant(leaf)
+        instants.parse_instant(leaf)
     except ValueError:
         return None
     return "rfc3339"
 
 
-def date_moment(leaf: str, form: str) -> Instant:
+def date_moment(leaf: str, form: str) -> instants.Instant:
     """Parse a date in a format that `date_form` returned."""
-    return parse_instant(leaf) if form == "rfc3339" else EARLIEST + int(leaf) * _UNITS[form]
+    return (
+        instants.parse_instant(leaf)
+        if form == "rfc3339"
+        else instants.EARLIEST + int(leaf) * _UNITS[form]
+    )
 
 
-def dated(moment: Instant, form: str) -> str:
+def dated(moment: instants.Instant, form: str) -> str:
     """Format a moment as a date, in a format that `date_form` returned."""
-    return format_instant(moment) if form == "rfc3339" else str(moment // _UNITS[form])
+    return instants.format_instant(moment) if form == "rfc3339" else str(moment // _UNITS[form])
 
 
 # --- an order's evidence as a scenario ------------------------------------------------------------
@@ -226,7 +224,12 @@ class OrderScenario:
 
 
 async def tell_scenario(
-    context: AppContext, order: str, *, as_of: Instant | None, by: str | None, lines: ReadsLines
+    context: AppContext,
+    order: str,
+    *,
+    as_of: instants.Instant | None,
+    by: str | None,
+    lines: ReadsLines,
 ) -> OrderScenario:
     """Make an order's scenario, with an audit entry.
 
@@ -246,7 +249,7 @@ async def tell_scenario(
             action="evidence_built",
             subject=order,
             at=now,
-            facts={"kind": "scenario", "as_of": format_instant(dossier.as_of)},
+            facts={"kind": "scenario", "as_of": instants.format_instant(dossier.as_of)},
         )
     return scenario
 
@@ -265,7 +268,7 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
         again = {"verdict": "duplicate"}
         steps += [
             step,
-            *({**step, "at": format_instant(each.received_at), **again} for each in later),
+            *({**step, "at": instants.format_instant(each.received_at), **again} for each in later),
         ]
         deliveries |= {first, *later}
     history = History(
@@ -283,7 +286,7 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
     since = max(
         *(each.received_at for each in history.deliveries),
         *(each.recorded_at for each in history.records),
-        EARLIEST,
+        instants.EARLIEST,
     )
     ledger = fold(history, policy=dossier.policy, as_of=since)
     while _expected(ledger) != last and ledger.next_decision_at is not None:
@@ -299,7 +302,7 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
         ],
         "policy": stated["policy"],
         "steps": steps,
-        "expected": {"at": format_instant(ledger.as_of), **_expected(ledger)},
+        "expected": {"at": instants.format_instant(ledger.as_of), **_expected(ledger)},
     }
     if masking.touches(json.dumps(document, ensure_ascii=False)):
         raise UsageError(
@@ -362,7 +365,7 @@ def _arrival(
         return reader.read(Incoming(headers, body, url=evidence.url), digest="").events[0]
 
     return {
-        "at": format_instant(arrived.received_at),
+        "at": instants.format_instant(arrived.received_at),
         "source": arrived.source,
         "event_id": event_id,
         "verdict": arrived.verdict,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Check an evidence bundle:  python3 -I verify.py bundle.zip
 
-This program needs only Python 3.8 or later. Read its 1500 lines before you trust it.
+This program needs only Python 3.8 or later, and no network. It has some 1400 lines: read them
+before you trust it, or do each step with other tools, as README.txt shows.
 
     1 archive      the ZIP has exactly the bytes that packing its files gives
     2 manifest     manifest.json lists exactly the files in the ZIP, and its instant is not in the

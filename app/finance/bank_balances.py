@@ -23,12 +23,7 @@ from app.finance.files.bank import account_name
 from app.finance.files.banks.entries import Balances as Balances
 from app.finance.import_store import replace_import_tasks
 from reconcile.instants import Instant
-from reconcile.matching.balances import (
-    DifferenceState,
-    StatementBalances,
-    difference_state,
-    followed,
-)
+from reconcile.matching import balances
 from reconcile.money import Money, MoneyError, from_major, to_json
 from reconcile.reporting.report import BalanceRow
 
@@ -37,9 +32,9 @@ KIND: Final = "accept_balance_difference"
 SHOWN: Final = 3
 
 
-def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
+def stored_form(found: Sequence[Balances], *, account: str) -> list[balances.StatementBalances]:
     """Convert complete balances of bank statements to minor units."""
-    stored = list[StatementBalances]()
+    stored = list[balances.StatementBalances]()
     for place, each in enumerate(found):
         if not (each.opened and each.closed) or each.opening is None or each.closing is None:
             continue
@@ -50,7 +45,7 @@ def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBal
             continue
         opening, closing, difference = minors
         stored.append(
-            StatementBalances(
+            balances.StatementBalances(
                 account=account_name(each.account) or account,
                 currency=each.currency,
                 opened=each.opened,
@@ -144,19 +139,21 @@ def difference_kind(context: AppContext) -> ProposalKind:
 
 
 async def notes_on_joins(
-    connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
+    connection: Connection, found: Sequence[balances.StatementBalances], *, as_of: Instant
 ) -> list[str]:
     """Return sentences on statements that confirm or contradict the previous balance."""
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
     accounts = {each.account for each in found}
-    for each, after in followed(one for one in (*known, *found) if one.account in accounts):
+    for each, after in balances.followed(
+        one for one in (*known, *found) if one.account in accounts
+    ):
         if after is None or not (each in own or after in own):
             continue
         closing, opening = (
             Money(minor=minor, currency=each.currency) for minor in (each.closing, after.opening)
         )
-        state = difference_state(each, after)
+        state = balances.difference_state(each, after)
         if each.difference and state == "confirmed":
             difference = Money(minor=each.difference, currency=each.currency)
             said.append(
@@ -192,15 +189,15 @@ async def list_balances(context: AppContext) -> list[dict[str, Any]]:
             "closed": each.closed,
             "closing": to_json(Money(minor=each.closing, currency=each.currency)),
             "difference": to_json(Money(minor=each.difference, currency=each.currency)),
-            "state": _STATES[difference_state(each, after)],
+            "state": _STATES[balances.difference_state(each, after)],
             "import": each.of_import,
             "proposal": each.proposal,
         }
-        for each, after in followed(known)
+        for each, after in balances.followed(known)
     ]
 
 
-_STATES: Final[Mapping[DifferenceState, str]] = {
+_STATES: Final[Mapping[balances.DifferenceState, str]] = {
     "open": "last",
     "confirmed": "joined",
     "reopened": "not_joined",
@@ -212,8 +209,8 @@ async def accepted_differences(
 ) -> tuple[BalanceRow, ...]:
     """Return accepted differences, and unconfirmed earlier differences."""
     found = list[BalanceRow]()
-    for each, after in followed(await standing_balances(connection, as_of=as_of)):
-        state = difference_state(each, after)
+    for each, after in balances.followed(await standing_balances(connection, as_of=as_of)):
+        state = balances.difference_state(each, after)
         if (
             not each.difference
             or each.opened > last

@@ -13,6 +13,7 @@ from app.core.jobs import silent
 from app.core.text import counted
 from app.core.zones import zone_named
 from app.database.engine import Connection
+from app.finance import reconcile_rows
 from app.finance.bank_balances import accepted_differences
 from app.finance.bank_store import withdrawals
 from app.finance.break_store import hand_matches, latest_seen, steps_of
@@ -22,14 +23,6 @@ from app.finance.ledger_line_store import whole_ledger_lines
 from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step, rows_of, wait_for
 from app.finance.period_store import accepted_breaks, changed_outcomes, print_parts
-from app.finance.reconcile_rows import (
-    Known,
-    Snapshot,
-    bank_leg,
-    known_in,
-    last_decisions,
-    snapshot_of,
-)
 from app.finance.reports.render import ReportFormat, render
 from app.finance.statement_store import statement_rows
 from app.finance.suspense import suspended_payments
@@ -81,7 +74,7 @@ async def report_period(
     deliveries unread at `as_of`."""
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
-    async with snapshot_of(context, scope.as_of, progress) as snapshot:
+    async with reconcile_rows.snapshot_of(context, scope.as_of, progress) as snapshot:
         report = await _reported(context, snapshot, scope, progress)
         adjusted: list[AdjustmentRow] = []
         for stated in await stated_before(snapshot.connection, scope):
@@ -103,10 +96,10 @@ async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> by
 
 
 async def _reported(
-    context: AppContext, snapshot: Snapshot, scope: Scope, progress: Progress
+    context: AppContext, snapshot: reconcile_rows.Snapshot, scope: Scope, progress: Progress
 ) -> PeriodReport:
     elsewhere: set[str] = set()
-    known = await known_in(
+    known = await reconcile_rows.known_in(
         context,
         snapshot,
         as_of=scope.as_of,
@@ -181,19 +174,21 @@ async def _reported(
     return replace(report, balances=balances)
 
 
-async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
+async def _rules_then(snapshot: reconcile_rows.Snapshot, as_of: Instant) -> MatchRules:
     return (await rules_known(snapshot.connection, as_of=as_of)).match
 
 
-def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
+def _orders_then(
+    snapshot: reconcile_rows.Snapshot, as_of: Instant, progress: Progress
+) -> Iterator[OrderSeen]:
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
 
 
 def _match(
-    snapshot: Snapshot,
-    known: Known,
+    snapshot: reconcile_rows.Snapshot,
+    known: reconcile_rows.Known,
     tally: PeriodTally,
     leg: BankLeg | None,
     progress: Progress,
@@ -207,7 +202,7 @@ def _match(
     first = snapshot.merged(
         matching, known, progress=progress, elsewhere=elsewhere, outside=others.order
     )
-    last = last_decisions(matching, leg, known.period)
+    last = reconcile_rows.last_decisions(matching, leg, known.period)
     for decision in chain(first, last, wallets.decisions()):
         if isinstance(decision, Break):
             waiting.append(decision)
@@ -221,7 +216,12 @@ def _match(
     return control if leg is None else control + leg.control(known.period)
 
 
-def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Break]) -> None:
+def _tell(
+    snapshot: reconcile_rows.Snapshot,
+    known: reconcile_rows.Known,
+    tally: PeriodTally,
+    found: list[Break],
+) -> None:
     names, as_of = [each.identity for each in found], known.as_of
     lives = wait_for(steps_of(snapshot.connection, names, as_of=as_of))
     for name, seen in zip(names, found, strict=True):
@@ -289,10 +289,12 @@ async def report_journal(
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
     totals = JournalTotals()
-    async with snapshot_of(context, scope.as_of, progress) as snapshot:
+    async with reconcile_rows.snapshot_of(context, scope.as_of, progress) as snapshot:
         rules = await _rules_then(snapshot, scope.as_of)
         hands = tuple(await hand_matches(snapshot.connection, as_of=scope.as_of))
-        leg = await bank_leg(snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands)
+        leg = await reconcile_rows.bank_leg(
+            snapshot.connection, as_of=scope.as_of, rules=rules, hands=hands
+        )
         bank = None if leg is None else BankView(leg)
         withdrawn = (await withdrawals(snapshot.connection, as_of=scope.as_of)).keys()
         openings = (await snapshot.wallets(as_of=scope.as_of)).openings
@@ -353,7 +355,7 @@ async def adjusted_money(context: AppContext, *, as_of: Instant) -> adjusting.Ad
 
 
 def _on_the_books(
-    snapshot: Snapshot,
+    snapshot: reconcile_rows.Snapshot,
     closed: Sequence[Closing],
     scope: Scope,
     made_now: Callable[[Instant, Instant, journal.Revenue | None], Iterator[journal.Transaction]],
@@ -409,12 +411,12 @@ async def kept_transactions(
         yield [adjusting.transaction_of(json.loads(line)) for line in part.splitlines()]
 
 
-def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transaction]:
+def _frozen(snapshot: reconcile_rows.Snapshot, closing: Closing) -> Iterator[journal.Transaction]:
     return rows_of(kept_transactions(snapshot.connection, closing), silent)
 
 
 def _written_off(
-    snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
+    snapshot: reconcile_rows.Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):

@@ -21,6 +21,7 @@ from app.finance import (
     coverage_store,
     file_identity,
     line_version_store,
+    order_references,
 )
 from app.finance.files import (
     bank,
@@ -36,12 +37,6 @@ from app.finance.files import (
 )
 from app.finance.files.banks.entries import Balances, BankTable, day_after
 from app.finance.import_store import ImportKind
-from app.finance.order_references import (
-    OF_STATEMENT,
-    Unfit,
-    said_of_shared,
-    shared_payments,
-)
 from app.finance.staged_rows import Staged
 from app.finance.write_import import Progress
 from reconcile.instants import TICK, Instant
@@ -270,7 +265,9 @@ class StagedFile:
             if self._claims:
                 self.staged.drop_without(self._kind.names)
             if self._kind is STATEMENT:
-                self.done.notes += said_of_shared(shared_payments(self.staged), OF_STATEMENT)
+                self.done.notes += order_references.said_of_shared(
+                    order_references.shared_payments(self.staged), order_references.OF_STATEMENT
+                )
             self._count_rejected()
 
     def _sign(self) -> None:
@@ -443,14 +440,14 @@ class StagedFile:
     def _count_rejected(self) -> None:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
-    def leave_out(self, unfit: Sequence[Unfit]) -> None:
+    def leave_out(self, unfit: Sequence[order_references.Unfit]) -> None:
         """Drop the rows with another order's reference."""
         if unfit:
             self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
             self._count_rejected()
 
-    def report_unfit(self, unfit: Sequence[Unfit]) -> None:
+    def report_unfit(self, unfit: Sequence[order_references.Unfit]) -> None:
         """Report why these rows, or their references, are not imported."""
         self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
 

@@ -7,15 +7,7 @@ from typing import Final
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.database.statements import PlainConnection, run
-from app.orders.unallocated_store import (
-    PaymentKey,
-    acts_on,
-    evidence_of,
-    other_shops_keys,
-    placed_keys,
-    renewals_among,
-    unplaced_keys,
-)
+from app.orders import unallocated_store
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCONFIRMED, Delivery
 from reconcile.ledger.fold import fold
@@ -41,9 +33,11 @@ async def suspended_payments(
 def _suspended(
     connection: PlainConnection, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    keys = dict.fromkeys(placed_keys(connection))
+    keys = dict.fromkeys(unallocated_store.placed_keys(connection))
     after = 0
-    while some := unplaced_keys(connection, source=None, after=after, limit=AT_ONCE):
+    while some := unallocated_store.unplaced_keys(
+        connection, source=None, after=after, limit=AT_ONCE
+    ):
         keys |= dict.fromkeys(key for key, _ in some)
         after = max(number for _, number in some)
         if len(keys) > MOST:
@@ -53,16 +47,21 @@ def _suspended(
                 "that the source's profile reads"
             )
     after = 0
-    while some := other_shops_keys(connection, source=None, after=after, limit=AT_ONCE):
+    while some := unallocated_store.other_shops_keys(
+        connection, source=None, after=after, limit=AT_ONCE
+    ):
         keys |= dict.fromkeys(key for key, _ in some)
         after = max(number for _, number in some)
     wanted, found = list(keys), list[Suspended]()
     cases: dict[str, frozenset[tuple[str, str]]] = {}
     for begin in range(0, len(wanted), AT_ONCE):
         part = wanted[begin : begin + AT_ONCE]
-        evidence, acts = evidence_of(connection, part), acts_on(connection, part)
+        evidence, acts = (
+            unallocated_store.evidence_of(connection, part),
+            unallocated_store.acts_on(connection, part),
+        )
         for deliveries in dict.fromkeys(evidence.values()):
-            renewals = renewals_among(
+            renewals = unallocated_store.renewals_among(
                 connection, deliveries, policy=policy, as_of=as_of, cases=cases
             )
             found += _folded(deliveries, acts, renewals, policy=policy, as_of=as_of)
@@ -76,7 +75,7 @@ def _name(each: Suspended) -> tuple[str, str]:
 
 def _folded(
     deliveries: Sequence[Delivery] | frozenset[Delivery],
-    acts: Mapping[PaymentKey, Sequence[Record]],
+    acts: Mapping[unallocated_store.PaymentKey, Sequence[Record]],
     renewals: Collection[tuple[str, str]],
     *,
     policy: Policy,
@@ -102,7 +101,7 @@ def _folded(
             taken=[each for each in taken if (each.source, each.payment) == (source, payment)],
             placements=[
                 _placement(each)
-                for each in acts.get(PaymentKey(source, payment), ())
+                for each in acts.get(unallocated_store.PaymentKey(source, payment), ())
                 if each.recorded_at <= as_of
             ],
         )
@@ -112,7 +111,7 @@ def _folded(
 
 def _of_other_shops(
     deliveries: Sequence[Delivery] | frozenset[Delivery],
-    acts: Mapping[PaymentKey, Sequence[Record]],
+    acts: Mapping[unallocated_store.PaymentKey, Sequence[Record]],
     *,
     as_of: Instant,
 ) -> list[Suspended]:
@@ -129,7 +128,7 @@ def _of_other_shops(
         for key, each in sorted(known.items())
         if aside.get(key) == "other"
         and each.payment is not None
-        and PaymentKey(each.source, each.payment) not in placed
+        and unallocated_store.PaymentKey(each.source, each.payment) not in placed
     )
     return [
         Suspended(source=source, payment=payment, taken=(), steps=(), stands=None, other_shop=True)

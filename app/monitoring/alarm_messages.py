@@ -22,14 +22,7 @@ from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
 from app.core.logs import Repeating, log
 from app.core.zones import local_text
-from app.monitoring import monitoring_store
-from app.monitoring.notice_ways import (
-    LEASE,
-    SendsNotices,
-    latest_pause,
-    notice_pause,
-    notice_ways_of,
-)
+from app.monitoring import monitoring_store, notice_ways
 from reconcile import instants
 from reconcile.instants import Instant
 
@@ -107,7 +100,11 @@ class AlarmMessages:
     """Sender of the notices of alarms over the configured channels."""
 
     def __init__(
-        self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]
+        self,
+        context: AppContext,
+        ways: Mapping[str, notice_ways.SendsNotices],
+        *,
+        to: Sequence[str],
     ) -> None:
         self._context = context
         self._ways = ways
@@ -141,12 +138,16 @@ class AlarmMessages:
     async def send_due(self) -> int:
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
-            due = await monitoring_store.messages_due(connection, now, beyond=latest_pause(now))
+            due = await monitoring_store.messages_due(
+                connection, now, beyond=notice_ways.latest_pause(now)
+            )
         return sum([await self._send(message, now) for message in due])
 
     async def _send(self, message: monitoring_store.AlarmMessage, now: Instant) -> bool:
         async with self._context.database.writing() as connection:  # (2)
-            if not await monitoring_store.claim_message(connection, message, until=now + LEASE):
+            if not await monitoring_store.claim_message(
+                connection, message, until=now + notice_ways.LEASE
+            ):
                 return False
         way = self._ways.get(message.way)
         unsaid = message.over_at is not None and message.told_at is None
@@ -171,7 +172,7 @@ class AlarmMessages:
                 if message.over_at is not None and now - message.over_at > GIVE_UP_AFTER:
                     await monitoring_store.delete_message(connection, message)
                 else:
-                    again_at = now + notice_pause(message.tries)
+                    again_at = now + notice_ways.notice_pause(message.tries)
                     await monitoring_store.put_failed(connection, message, again_at=again_at)
             return False
         async with self._context.database.writing() as connection:  # (4)
@@ -189,7 +190,7 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
 
     Raises ConfigurationError if the secret for the POSTs cannot sign.
     """
-    to, ways = context.settings.alarms.mail_to, notice_ways_of(context.settings, client)
+    to, ways = context.settings.alarms.mail_to, notice_ways.notice_ways_of(context.settings, client)
     if not to:
         ways.pop("mail", None)
     return AlarmMessages(context, ways, to=to) if ways else None

@@ -11,17 +11,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database import mapping
+from app.database import mapping, statements
 from app.database.layout import settle
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    run,
-    select_in,
-    select_rows,
-    statement,
-    stream,
-)
 from app.receiving.correlation_store import keys_of_references
 from reconcile.instants import Instant
 from reconcile.ledger.events import UNCONFIRMED, Delivery, Event
@@ -33,7 +24,7 @@ AT_ONCE: Final = 1_000
 """Maximum number of orders whose histories are in memory at a time."""
 
 
-_DUPLICATES: Final = statement(
+_DUPLICATES: Final = statements.statement(
     "SELECT events.order_key, events.event_id, events.source, events.digest, deliveries.id, "
     "{at} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
@@ -41,14 +32,14 @@ _DUPLICATES: Final = statement(
     at=mapping.DELIVERY_AT,
     orders="{orders}",
 )
-_DUPLICATES_OF: Final = statement(
+_DUPLICATES_OF: Final = statements.statement(
     _DUPLICATES, orders="events.order_key IN ({}) /* events WHERE order_key = ANY($1) */"
 )
-_EVENTS_OF: Final = statement(
+_EVENTS_OF: Final = statements.statement(
     "SELECT {event} FROM events WHERE order_key IN ({}) /* events WHERE order_key = ANY($1) */",
     event=mapping.EVENT_SELECT,
 )
-_RECORDS_OF: Final = statement(
+_RECORDS_OF: Final = statements.statement(
     "SELECT {record} FROM records WHERE order_key IN ({})", record=mapping.RECORD_SELECT
 )
 
@@ -59,7 +50,7 @@ of cache misses."""
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
     """Return the history of each of these orders. An unknown order has an empty history."""
-    return await run(connection, histories_of, list(orders))
+    return await statements.run(connection, histories_of, list(orders))
 
 
 async def gather_all(
@@ -71,13 +62,13 @@ async def gather_all(
         yield list(found.values())
 
 
-def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
+def histories_of(connection: statements.PlainConnection, keys: Sequence[str]) -> dict[str, History]:
     """Return the history of each of these orders. An unknown order has an empty history."""
     settle(connection)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
-    for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
+    for row in statements.select_rows(connection, sql=_EVENTS_OF, values=keys):
         deliveries[row[0]].append(mapping.delivery_of(row))
-    duplicates = select_rows(connection, sql=_DUPLICATES_OF, values=keys)
+    duplicates = statements.select_rows(connection, sql=_DUPLICATES_OF, values=keys)
     for order, again in _by_order(duplicates).items():
         deliveries[order] += _again(deliveries[order], again)
     records = _records(connection, keys)
@@ -92,14 +83,14 @@ def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, 
     return _with_foreign(connection, found)
 
 
-_ARRIVED: Final = statement(
+_ARRIVED: Final = statements.statement(
     "SELECT order_key, {at}, delivery_id FROM events WHERE order_key IN ({}) "
     "/* events WHERE order_key = ANY($1) */",
     at=mapping.EVENT_AT,
 )
 
 
-_REDATED: Final = statement(
+_REDATED: Final = statements.statement(
     "SELECT {record} FROM records WHERE kind = 'redated' AND replaces IN ({})",
     record=mapping.RECORD_SELECT,
 )
@@ -110,7 +101,7 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
     stored under other orders."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
-    rows = await select_in(connection, sql=_REDATED, values=members)
+    rows = await statements.select_in(connection, sql=_REDATED, values=members)
     return history | History(order=history.order, records=frozenset(map(mapping.record_of, rows)))
 
 
@@ -118,7 +109,7 @@ async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
     """Return the id of the newest delivery of each order at each instant, or None."""
-    rows = await select_in(
+    rows = await statements.select_in(
         connection,
         sql=_ARRIVED,
         values=sorted({order for order, _ in published}),
@@ -130,9 +121,11 @@ async def newest_deliveries(
     return [max(each)[1] if each else None for each in known]
 
 
-def _records(connection: PlainConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
+def _records(
+    connection: statements.PlainConnection, keys: Sequence[str]
+) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = defaultdict(list)
-    for row in select_rows(connection, sql=_RECORDS_OF, values=keys):
+    for row in statements.select_rows(connection, sql=_RECORDS_OF, values=keys):
         record = mapping.record_of(row)
         found[record.order].append(record)
     return found
@@ -161,22 +154,22 @@ def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> li
 async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> set[str]:
     """Return all orders that share evidence with any of these orders, directly or through others.
     Usually there are none."""
-    return await run(connection, contest_of, orders)
+    return await statements.run(connection, contest_of, orders)
 
 
-def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
+def contest_of(connection: statements.PlainConnection, orders: Iterable[str]) -> set[str]:
     """Return all orders that share evidence with any of these orders, directly or through others.
     Usually there are none."""
     return {order for contest in contests_of(connection, orders) for order in contest}
 
 
-def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[str]]:
+def contests_of(connection: statements.PlainConnection, orders: Iterable[str]) -> list[set[str]]:
     """Return the groups of orders that share evidence and contain at least one of the given orders.
     Usually there are none."""
     found: dict[str, set[str]] = {}
     new = set(orders)
     while new:
-        rows = select_rows(
+        rows = statements.select_rows(
             connection,
             sql="SELECT order_key, other FROM contested WHERE order_key IN ({})",
             values=sorted(new),
@@ -190,15 +183,17 @@ def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[
     return list({id(contest): contest for contest in found.values()}.values())
 
 
-def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
+def _with_foreign(
+    connection: statements.PlainConnection, found: dict[str, History]
+) -> dict[str, History]:
     contested = sorted(contest_of(connection, found))
     if not contested:
         return found
     pool = [
         mapping.delivery_of(row)
-        for row in select_rows(connection, sql=_EVENTS_OF, values=contested)
+        for row in statements.select_rows(connection, sql=_EVENTS_OF, values=contested)
     ]
-    pool += _again(pool, select_rows(connection, sql=_DUPLICATES_OF, values=contested))
+    pool += _again(pool, statements.select_rows(connection, sql=_DUPLICATES_OF, values=contested))
     of_orders = _records(connection, contested)
     naming = [
         r
@@ -295,9 +290,9 @@ class SideStream:
     """Stream of rows that are sorted by their first column, an order's reference. The caller must
     ask for orders in this sequence."""
 
-    def __init__(self, partitions: AsyncIterator[Rows]) -> None:
+    def __init__(self, partitions: AsyncIterator[statements.Rows]) -> None:
         self._partitions = partitions
-        self._rows: Rows = []
+        self._rows: statements.Rows = []
         self._place = 0
         self.upcoming: str | None = None
 
@@ -307,9 +302,9 @@ class SideStream:
         self._place = 0
         self.upcoming = self._rows[0][0] if self._rows else None
 
-    async def take(self, order: str) -> Rows:
+    async def take(self, order: str) -> statements.Rows:
         """Return the rows of this order. Rows of earlier orders are skipped."""
-        found: Rows = []
+        found: statements.Rows = []
         while self.upcoming is not None and self.upcoming <= order:
             if self.upcoming == order:
                 found.append(self._rows[self._place])
@@ -335,7 +330,7 @@ class Range(NamedTuple):
         """Return the SQL condition for a column in this range. The property `values` has the
         bounds."""
         bounds = "{column} > :after" if self.last is None else _BOTH_BOUNDS
-        return statement(bounds, column=column)
+        return statements.statement(bounds, column=column)
 
     @property
     def values(self) -> dict[str, str]:
@@ -368,7 +363,7 @@ async def side_stream(
 ) -> SideStream:
     """Run a query whose rows are sorted by their first column, an order's reference. Return the
     rows as a stream."""
-    side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE, values=values))
+    side = SideStream(statements.stream(connection, sql, at_once=ROWS_AT_ONCE, values=values))
     await side.start()
     return side
 
@@ -376,7 +371,7 @@ async def side_stream(
 _EVENTS_IN_ORDER: Final = (
     "SELECT {event} FROM events WHERE {orders} ORDER BY order_key /* events WHERE {orders} */"
 )
-_DUPLICATES_IN_ORDER: Final = statement(
+_DUPLICATES_IN_ORDER: Final = statements.statement(
     "{duplicates} ORDER BY events.order_key /* events WHERE {orders} */",
     duplicates=_DUPLICATES,
     orders="{orders}",
@@ -393,12 +388,12 @@ async def scan(
     """Yield the histories of all orders in a range, sorted by reference, in lists of some
     hundreds."""
     here = orders.condition("events.order_key")
-    sql = statement(_DUPLICATES_IN_ORDER, orders=here)
+    sql = statements.statement(_DUPLICATES_IN_ORDER, orders=here)
     duplicates = await side_stream(connection, sql, orders.values)
     here = orders.condition("records.order_key")
-    sql = statement(_RECORDS_IN_ORDER, record=mapping.RECORD_SELECT, orders=here)
+    sql = statements.statement(_RECORDS_IN_ORDER, record=mapping.RECORD_SELECT, orders=here)
     records = await side_stream(connection, sql, orders.values)
-    sql = statement(_CONTESTED, orders=orders.condition("order_key"))
+    sql = statements.statement(_CONTESTED, orders=orders.condition("order_key"))
     rows = await connection.execute(text(sql), orders.values)
     contested = {str(row[0]) for row in rows}
     sides = (duplicates, records, contested)
@@ -419,10 +414,12 @@ async def _groups(
     connection: AsyncConnection, orders: Range
 ) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
     here = orders.condition("order_key")
-    events = statement(_EVENTS_IN_ORDER, event=mapping.EVENT_SELECT, orders=here)
+    events = statements.statement(_EVENTS_IN_ORDER, event=mapping.EVENT_SELECT, orders=here)
     order: str | None = None
     deliveries: list[Delivery] = []
-    async for rows in stream(connection, events, at_once=ROWS_AT_ONCE, values=orders.values):
+    async for rows in statements.stream(
+        connection, events, at_once=ROWS_AT_ONCE, values=orders.values
+    ):
         groups = []
         for row in rows:
             if row[0] != order:
@@ -449,5 +446,5 @@ async def _complete(
         recorded = [mapping.record_of(row[1:]) for row in await records.take(order)]
     history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(recorded))
     if order in contested:
-        history = (await run(connection, _with_foreign, {order: history}))[order]
+        history = (await statements.run(connection, _with_foreign, {order: history}))[order]
     return history

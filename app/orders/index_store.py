@@ -10,13 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import RECORD_AT
 from app.database.statements import PlainConnection, run, statement
-from app.receiving.append_store import (
-    KnownEvents,
-    StoredVerdict,
-    judge_all,
-    mark_due,
-    write_index,
-)
+from app.receiving import append_store
 from app.receiving.correlation_store import Linking, LinkMemory, keys_of_references
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.due_store import mark_all_due
@@ -68,7 +62,7 @@ def _link_records(connection: PlainConnection) -> None:
 
 async def index_again(
     connection: AsyncConnection, rereads: Sequence[Reread], *, now: Instant
-) -> list[StoredVerdict]:
+) -> list[append_store.StoredVerdict]:
     """Add deliveries to the index in the order of their arrival, and correct their verdicts. Return
     the verdicts."""
     verdicts = await run(connection, _index, rereads, now)
@@ -79,15 +73,15 @@ async def index_again(
 
 def _index(
     connection: PlainConnection, rereads: Sequence[Reread], now: Instant
-) -> list[StoredVerdict]:
-    known, linking = KnownEvents(), Linking(LinkMemory())
+) -> list[append_store.StoredVerdict]:
+    known, linking = append_store.KnownEvents(), Linking(LinkMemory())
     events = [reread.event for reread in rereads if reread.event is not None]
     linking.load_of(connection, events)
     known.load(connection, events)  # once all nodes have the commits
     came = ((r.event, r.delivery.delivery_id, r.delivery.received_at) for r in rereads)
-    verdicts, fresh = judge_all(came, known, linking)
+    verdicts, fresh = append_store.judge_all(came, known, linking)
     linking.assign(connection, [event for event, _ in fresh])
-    write_index(connection, linking, fresh)
+    append_store.write_index(connection, linking, fresh)
     notes = [
         phone_note(
             digest,
@@ -113,11 +107,13 @@ def _index(
     )
     mark_read_again(connection, [reread.delivery.delivery_id for reread in rereads])
     orders = {*linking.orders.values(), *linking.touched()}
-    mark_due(connection, dict.fromkeys(sorted(orders), now))
+    append_store.mark_due(connection, dict.fromkeys(sorted(orders), now))
     return verdicts
 
 
-async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
+async def _correct(
+    connection: AsyncConnection, reread: Reread, verdict: append_store.StoredVerdict
+) -> None:
     delivery, event = reread.delivery, reread.event
     event_id = None if event is None else event.event_id
     if (verdict, event_id) == (delivery.verdict, delivery.event_id):

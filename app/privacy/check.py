@@ -46,13 +46,7 @@ from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
 from app.privacy import consistency_store, facts_store, fit_journal, trail_store
 from app.providers.source import Source
-from app.receiving import due_store, inbox_store
-from app.receiving.delivery_log_store import (
-    EVERY_DIGEST,
-    DigestRange,
-    RawDelivery,
-    raw_deliveries,
-)
+from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.inbox import inbox_of
 from reconcile.instants import NO_TIME, Instant
 from reconcile.ledger.fold import fold
@@ -155,7 +149,7 @@ class OrderComparison:
 class Rebuilder:
     """Functions that rebuild data for a check."""
 
-    read: Callable[[Sequence[RawDelivery]], Awaitable[list[index_store.Reread]]]
+    read: Callable[[Sequence[delivery_log_store.RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
 
 
@@ -166,7 +160,7 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
     if jobs == 1:
 
         async def read_here(
-            deliveries: Sequence[RawDelivery],
+            deliveries: Sequence[delivery_log_store.RawDelivery],
         ) -> list[index_store.Reread]:
             return [
                 renormalize(each, context.sources, environment=environment) for each in deliveries
@@ -181,7 +175,7 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
     async with processes(context, jobs, died=died) as elsewhere:
 
         async def read_there(
-            deliveries: Sequence[RawDelivery],
+            deliveries: Sequence[delivery_log_store.RawDelivery],
         ) -> list[index_store.Reread]:
             found = await elsewhere(_read_elsewhere, list(map(_sent, deliveries)), environment)
             return [
@@ -205,7 +199,7 @@ def _sources() -> Mapping[str, Source]:
 
 # Processes exchange deliveries and events as tuples: sending each as its own type takes longer than
 # reading it.
-_FIELDS: Final = tuple(each.name for each in fields(RawDelivery))
+_FIELDS: Final = tuple(each.name for each in fields(delivery_log_store.RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
 RereadRow = tuple[tuple[Any, ...] | None, str | None, tuple[bytes, ...]]
@@ -215,7 +209,7 @@ RereadRow = tuple[tuple[Any, ...] | None, str | None, tuple[bytes, ...]]
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
     sources, found = _sources(), []
     for each in sent:
-        delivery = RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
+        delivery = delivery_log_store.RawDelivery(**dict(zip(_FIELDS, each, strict=True)))
         reread = renormalize(delivery, sources, environment=environment)
         row = None
         if reread.event is not None:
@@ -373,7 +367,7 @@ class _Check:
                 await self._ledgers(connection, doing, orders)
         self.report.add(await self._erasures())  # 7
 
-    async def _sample(self, connection: Any) -> DigestRange | None:
+    async def _sample(self, connection: Any) -> delivery_log_store.DigestRange | None:
         deliveries = await facts_store.count_deliveries(connection)
         rows = deliveries + await import_digest_store.count_lines(connection)
         if self.deep is not None or deliveries <= SAMPLE:
@@ -383,7 +377,9 @@ class _Check:
         self.report.seed = drawn_seed() if self.seed is None else self.seed
         share = SAMPLE / deliveries
         first = seeded_chance(str(self.report.seed)).random() * (1 - share)
-        return DigestRange(*(f"{int(end * 16**12):012x}" for end in (first, first + share)))
+        return delivery_log_store.DigestRange(
+            *(f"{int(end * 16**12):012x}" for end in (first, first + share))
+        )
 
     async def _inbox(self) -> list[str]:
         found = await self.context.inbox.damage()
@@ -415,7 +411,7 @@ class _Check:
         return found
 
     async def _index(
-        self, connection: Any, doing: Rebuilder, digests: DigestRange | None
+        self, connection: Any, doing: Rebuilder, digests: delivery_log_store.DigestRange | None
     ) -> list[str] | None:
         progress = self.progress if digests is None else silent
         orders = None if digests is None else await consistency_store.orders_of(connection, digests)
@@ -449,10 +445,16 @@ class _Check:
             return orders
 
     async def _verdicts(
-        self, connection: Any, scratch: Any, doing: Rebuilder, digests: DigestRange | None
+        self,
+        connection: Any,
+        scratch: Any,
+        doing: Rebuilder,
+        digests: delivery_log_store.DigestRange | None,
     ) -> None:
         progress, now = (self.progress if digests is None else silent), self.context.clock.now()
-        bodies = raw_deliveries(connection, at_once=AT_ONCE, digests=digests or EVERY_DIGEST)
+        bodies = delivery_log_store.raw_deliveries(
+            connection, at_once=AT_ONCE, digests=digests or delivery_log_store.EVERY_DIGEST
+        )
         async for rereads in in_order(bodies, doing.read, ahead=AHEAD * (self.deep or 1)):
             if digests is not None:
                 await consistency_store.copy_links(connection, scratch, rereads)

@@ -14,15 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.jobs import silent
 from app.core.masking import hint_pattern, is_written_out, written_out, written_pattern
+from app.database import statements
 from app.database.marks import MARK
-from app.database.statements import (
-    insert_rows,
-    run,
-    select_in,
-    statement,
-    stream,
-    tables,
-)
 from app.finance.book_line_store import LineKey
 from app.receiving.inbox_file_store import path_of
 from app.receiving.phone_store import PhoneNote
@@ -106,7 +99,7 @@ class Owned:
 
 async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Owned]:
     """Return these deliveries with their orders, sorted by id."""
-    rows = await select_in(connection, sql=_OWNERS, values=deliveries)
+    rows = await statements.select_in(connection, sql=_OWNERS, values=deliveries)
     return [
         Owned(
             delivery_id=row[0],
@@ -154,7 +147,7 @@ async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
     """Return the deliveries of requests with these digests, by digest."""
-    rows = await select_in(
+    rows = await statements.select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
     whole = {row[0]: row[1] for row in rows}
@@ -181,12 +174,14 @@ async def rejections_received(
 ) -> list[tuple[str, Instant]]:
     """Return (id, arrival) for each delivery in `names` that is stored as refused."""
     sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
-    return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
+    return [
+        (row[0], row[1]) for row in await statements.select_in(connection, sql=sql, values=names)
+    ]
 
 
 async def first_arrival(connection: AsyncConnection, deliveries: Iterable[str]) -> Instant | None:
     sql = "SELECT min(received_at) FROM deliveries WHERE id IN ({})"
-    rows = await select_in(connection, sql=sql, values=deliveries)
+    rows = await statements.select_in(connection, sql=sql, values=deliveries)
     return min((row[0] for row in rows if row[0] is not None), default=None)
 
 
@@ -202,7 +197,7 @@ async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
     """Return the delivery, event row and reason of each event."""
-    rows = await select_in(connection, sql=_REASONS, values=deliveries)
+    rows = await statements.select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 
 
@@ -211,14 +206,14 @@ async def published_reasons(
 ) -> list[tuple[int, str]]:
     """Return (revision, reason) for each published outcome of these orders."""
     sql = "SELECT seq, because FROM revisions WHERE order_key IN ({})"
-    rows = await select_in(connection, sql=sql, values=orders)
+    rows = await statements.select_in(connection, sql=sql, values=orders)
     return sorted((row[0], " ".join(json.loads(row[1]))) for row in rows)
 
 
 async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key]) -> list[str]:
     """Return the deliveries that brought these events. The events are given by their keys."""
     sql = 'SELECT delivery_id FROM events WHERE "row" IN ({})'
-    found = await select_in(connection, sql=sql, values=[each[0] for each in rows])
+    found = await statements.select_in(connection, sql=sql, values=[each[0] for each in rows])
     return [row[0] for row in found]
 
 
@@ -234,13 +229,15 @@ async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) 
 async def wholes_by_name(connection: AsyncConnection, deliveries: Iterable[str]) -> set[Key]:
     """Return the digests of the whole bodies of requests in which these deliveries came."""
     sql = "SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})"
-    return {tuple(row) for row in await select_in(connection, sql=sql, values=deliveries)}
+    return {
+        tuple(row) for row in await statements.select_in(connection, sql=sql, values=deliveries)
+    }
 
 
 async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key]) -> list[str]:
     """Return the orders of these session requests, which have no answer yet."""
     sql = "SELECT order_key FROM unanswered WHERE key IN ({})"
-    found = await select_in(connection, sql=sql, values=[each[0] for each in requests])
+    found = await statements.select_in(connection, sql=sql, values=[each[0] for each in requests])
     return [row[0] for row in found]
 
 
@@ -274,7 +271,9 @@ OWNED: Final[Mapping[str, str]] = {
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
     """Return these orders' and deliveries' personal rows, by table."""
     return {
-        table: {tuple(row) for row in await select_in(connection, sql=sql, values=things)}
+        table: {
+            tuple(row) for row in await statements.select_in(connection, sql=sql, values=things)
+        }
         for table, sql in OWNED.items()
     }
 
@@ -313,7 +312,7 @@ async def rows_that_hold(
     hint = re.compile(b"|".join(hint_pattern(each).pattern for each in phones))
     written = [written_pattern(each) for each in phones]
 
-    for name, table in sorted(tables().tables.items()):
+    for name, table in sorted(statements.tables().tables.items()):
         if name in IN_TRANSIT:
             continue
         key = [each.name for each in table.primary_key]
@@ -325,7 +324,7 @@ async def rows_that_hold(
         whole = [n for n, mark in marked.items()
                  if n not in plain and (n not in blobs or mark.personal != "not")]  # fmt: skip
         joined = f" || '{_BESIDE}' || ".join(f"coalesce(\"{each}\", '')" for each in plain)
-        sql = statement(
+        sql = statements.statement(
             _SEARCHED,
             key=", ".join(f'"{each}"' for each in key),
             texts=", ".join([joined or "''", *(f'"{each}"' for each in whole)]),
@@ -337,14 +336,14 @@ async def rows_that_hold(
         if among is not None:
             maybe.update(*(among.get(f"{name}.{each}", ()) for each in (*plain, *whole)))
         else:
-            async for rows in stream(connection, sql, at_once=at_once):
+            async for rows in statements.stream(connection, sql, at_once=at_once):
                 maybe |= {
                     tuple(row[: len(key)])
                     for row in rows
                     if any(content and _may_hold(hint, content) for content in row[len(key) :])
                 }
                 progress(len(rows))
-        sql = statement(
+        sql = statements.statement(
             _ONE,
             columns=", ".join(f'"{each}"' for each in (*plain, *whole)),
             table=name,
@@ -382,7 +381,7 @@ def _whole(content: str | bytes) -> str:
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
     """Return the digest of each delivery's whole request body."""
-    rows = await select_in(
+    rows = await statements.select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
         "ON deliveries.envelope = envelopes.digest "
@@ -394,7 +393,7 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> d
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
     """Delete the whole request bodies of these deliveries, even with other events inside."""
-    await select_in(
+    await statements.select_in(
         connection,
         sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
         "WHERE envelope IS NOT NULL AND id IN ({}))",
@@ -406,7 +405,7 @@ async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
     """Return the unreadable deliveries of each delivery's stored request."""
-    rows = await select_in(
+    rows = await statements.select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
         "JOIN envelopes ON envelopes.digest = deliveries.envelope "
@@ -423,7 +422,7 @@ async def unread_beside(
 
 async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:
     """Delete the session requests of these orders, and return the number of deleted requests."""
-    gone = await select_in(
+    gone = await statements.select_in(
         connection,
         sql="DELETE FROM unanswered WHERE order_key IN ({}) RETURNING 1",
         values=orders,
@@ -458,9 +457,9 @@ async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
     """Store the numbers of newly pending journal lines."""
-    await run(
+    await statements.run(
         connection,
-        insert_rows,
+        statements.insert_rows,
         table="pending_erasures",
         columns=("number", "since", "why"),
         rows=[(number, since, "") for number in numbers],
@@ -498,9 +497,9 @@ async def note_lines(
     connection: AsyncConnection, name: str, lines: Iterable[tuple[int, str]]
 ) -> None:
     """Store lines of the journal with their numbers, except lines that are already stored."""
-    await run(
+    await statements.run(
         connection,
-        insert_rows,
+        statements.insert_rows,
         table="erasures",
         columns=("journal", "number", "line"),
         rows=[(name, number, line) for number, line in lines],
@@ -510,27 +509,29 @@ async def note_lines(
 
 async def known_references(connection: AsyncConnection) -> AsyncIterator[list[str]]:
     """Yield every order's reference, in batches."""
-    async for rows in stream(connection, "SELECT order_key FROM order_due", at_once=ROWS_AT_ONCE):
+    async for rows in statements.stream(
+        connection, "SELECT order_key FROM order_due", at_once=ROWS_AT_ONCE
+    ):
         yield [row[0] for row in rows]
 
 
 async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[LineKey]]:
     """Yield the keys of order-book lines with a phone number."""
     sql = "SELECT match_key, kind, since FROM book_lines WHERE phone > ''"
-    async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
+    async for rows in statements.stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(row[0], row[1], row[2]) for row in rows]
 
 
 async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list[PhoneNote]]:
     """Yield the notes on payment recipients' phone numbers, in batches."""
     sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
-    async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
+    async for rows in statements.stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
 async def bookmark_keys(connection: AsyncConnection) -> AsyncIterator[list[Key]]:
     """Yield operators' bookmarks as (operator, kind, label), in batches."""
-    async for rows in stream(
+    async for rows in statements.stream(
         connection, "SELECT operator, kind, label FROM bookmarks", at_once=ROWS_AT_ONCE
     ):
         yield [tuple(row) for row in rows]

@@ -13,15 +13,8 @@ from app.providers.request import FETCHED, Incoming
 from app.providers.slow import SlowMethods
 from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
+from reconcile.ledger import events
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
-from reconcile.ledger.events import (
-    FOLLOWS_SUCCESS,
-    UNCLEAR_AMOUNT,
-    ClaimKind,
-    Event,
-    State,
-    StateMember,
-)
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
@@ -31,7 +24,7 @@ NOT_KNOWN: Final = "not_found"
 
 
 def keep_answer(
-    asked: Event, *, question: str, status: int, answer: bytes, dated: Instant | None = None
+    asked: events.Event, *, question: str, status: int, answer: bytes, dated: Instant | None = None
 ) -> bytes:
     """Return the bytes in which an answer is stored."""
     about: dict[str, Any] = {
@@ -105,7 +98,7 @@ class AnswerReader:
         self._refund = fields.compile_locations(rule.refund)
         self._refunded_total = fields.compile_locations(rule.refunded_total)
         self._currency = fields.compile_locations(rule.currency)
-        sums: tuple[tuple[StateMember, sections.Locations], ...] = (
+        sums: tuple[tuple[events.StateMember, sections.Locations], ...] = (
             ("captured", rule.states_captured),
             ("refunded", rule.states_refunded),
             ("charged_back", rule.states_charged_back),
@@ -121,7 +114,7 @@ class AnswerReader:
         self._states_amount = bool(rule.amount)
         self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
-    def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
+    def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> events.Event:
         """Return the event of a stored answer. Raise Unreadable if none can be read.
 
         digest  SHA-256 of the stored bytes, 64 hex digits
@@ -132,7 +125,7 @@ class AnswerReader:
         references = {name: about[name] for name in ("order", "session", "payment", "movement")}
         event_id = f"fetched_{digest[:32]}"
         if document["status"] in NOT_FOUND:
-            return Event(
+            return events.Event(
                 source=self._source,
                 event_id=event_id,
                 digest=digest,
@@ -147,7 +140,7 @@ class AnswerReader:
         data = fields.EventData(answer, Incoming((), body), root=answer, body=body, digest=digest)
         self._check_environment(data, environment)
         kind = fields.required_text(self._kind(data), "the answer's kind")
-        claim: ClaimKind = self._claims.meaning(kind)
+        claim: events.ClaimKind = self._claims.meaning(kind)
         references |= self._own_references(claim, data, references)
         suggested = about.get("suggested")
         own_kind = kind in self._moves_by_itself or about.get("kind", "") in self._moves_by_itself
@@ -160,7 +153,7 @@ class AnswerReader:
             suggested = agreement  # the shop may know it by that
         total = None if claim in reader.STATES_NO_SUM else self._price(self._refunded_total, data)
         money = self._money(claim, data, about, is_sum=total is not None)
-        if claim in FOLLOWS_SUCCESS:
+        if claim in events.FOLLOWS_SUCCESS:
             references["movement"] = self._stated(self._movement, data) or references["movement"]
         if reader.is_only_a_sum(claim, money, total):
             references["movement"] = None
@@ -170,8 +163,10 @@ class AnswerReader:
         occurred_at = self._instant(data, about)
         slow = self._slow.read(kind, claim, data, occurred_at)
         states = self._read_states(claim, data)
-        own = self._states_amount or (claim in FOLLOWS_SUCCESS and self._refund(data) is not None)
-        return Event(
+        own = self._states_amount or (
+            claim in events.FOLLOWS_SUCCESS and self._refund(data) is not None
+        )
+        return events.Event(
             source=self._source,
             event_id=event_id,
             digest=digest,
@@ -183,20 +178,22 @@ class AnswerReader:
             refunded_total=total,
             occurred_at=occurred_at,
             standing="fetched" if money is None or own else "answered",
-            unclear=UNCLEAR_AMOUNT if data.unclear else None,
+            unclear=events.UNCLEAR_AMOUNT if data.unclear else None,
             method=slow.method,
             expected_by=slow.expected_by,
             revocable_days=slow.revocable_days,
             suggested=suggested,
             agreement=agreement or about.get("agreement"),
-            standalone=claim in FOLLOWS_SUCCESS and kind in self._standalone,
+            standalone=claim in events.FOLLOWS_SUCCESS and kind in self._standalone,
             shop=self._shop.read(claim, data),
             states=states,
             stated_at=document.get("dated") if states else None,
             **references,
         )
 
-    def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
+    def _read_states(
+        self, claim: events.ClaimKind, data: fields.EventData
+    ) -> tuple[events.State, ...]:
         if claim != "succeeded":
             return ()
         found = []
@@ -211,11 +208,11 @@ class AnswerReader:
             ):
                 money = Money(minor=0, currency=str(currency).upper())
             if money is not None:
-                found.append(State(member=member, money=money))
+                found.append(events.State(member=member, money=money))
         for each in self._movements(data.document) if self._movements else ():
             at = each.at
             found.append(
-                State(
+                events.State(
                     member=each.member,
                     word=each.word,
                     money=self._money_in(each.amount, each.currency, data),
@@ -228,7 +225,7 @@ class AnswerReader:
         return tuple(found)
 
     def _own_references(
-        self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
+        self, claim: events.ClaimKind, data: fields.EventData, asked: dict[str, str | None]
     ) -> dict[str, str | None]:
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
         # Where the payment is unsigned and neither the question nor the answer names it, the answer
@@ -240,7 +237,7 @@ class AnswerReader:
             references["session"] = self._stated(self._session, data) or own
         order = self._stated(self._order, data)
         # An answer about money going back often names only the payment, and makes no order paid.
-        if order is None and self._states_order and final and claim not in FOLLOWS_SUCCESS:
+        if order is None and self._states_order and final and claim not in events.FOLLOWS_SUCCESS:
             # A renewal often names only its agreement. It then belongs to no order, whatever was
             # asked.
             if self._stated(self._agreement, data) is None:
@@ -272,9 +269,14 @@ class AnswerReader:
         return None if value is None else self._date(value, "the answer's date", self._zone)
 
     def _money(
-        self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
+        self,
+        claim: events.ClaimKind,
+        data: fields.EventData,
+        about: dict[str, Any],
+        *,
+        is_sum: bool,
     ) -> Money | None:
-        if claim in FOLLOWS_SUCCESS:
+        if claim in events.FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
                 return given_back

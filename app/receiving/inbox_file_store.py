@@ -30,14 +30,8 @@ from app.database.writer import (
     Space,
     Writer,
 )
+from app.receiving import inbox_store
 from app.receiving.inbox_loss_store import move_aside
-from app.receiving.inbox_store import (
-    DELETED,
-    IDENTITY,
-    RECORDS_DELETED,
-    FileFacts,
-    delete_up_to,
-)
 from reconcile.instants import EARLIEST
 
 CHECKPOINT_PAGES: Final = 1_000
@@ -179,7 +173,7 @@ class InboxFile:
 
         The caller must hold the serving lock.
         """
-        await self.writer.commit(delete_up_to, position)
+        await self.writer.commit(inbox_store.delete_up_to, position)
         return await self.writer.checkpoint()
 
     async def damage(self) -> list[str]:
@@ -200,19 +194,25 @@ class InboxFile:
         self._log.close()
 
 
-def facts_at(database: Path) -> FileFacts | None:
+def facts_at(database: Path) -> inbox_store.FileFacts | None:
     """Return the inbox file's own facts, if readable."""
     path = path_of(database)
     if not path.exists() or not path.stat().st_size:  # opening an empty file would delete its log
         return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
-            row = inbox.execute("SELECT value FROM meta WHERE name=?", (IDENTITY,)).fetchone()
+            row = inbox.execute(
+                "SELECT value FROM meta WHERE name=?", (inbox_store.IDENTITY,)
+            ).fetchone()
             counters = dict(inbox.execute("SELECT name, value FROM counters").fetchall())
     except sqlite3.Error:
         return None
-    names = (LAST_COMMIT, DELETED, RECORDS_DELETED)
-    return None if row is None else FileFacts(row[0], *(counters.get(name, 0) for name in names))
+    names = (LAST_COMMIT, inbox_store.DELETED, inbox_store.RECORDS_DELETED)
+    return (
+        None
+        if row is None
+        else inbox_store.FileFacts(row[0], *(counters.get(name, 0) for name in names))
+    )
 
 
 def _is_bare(path: Path) -> bool:
@@ -263,11 +263,14 @@ def _made(connection: PlainConnection) -> str:
 
 
 def _stamp(connection: PlainConnection, environment: str) -> None:
-    for name, value in ((IDENTITY, new_id("inbox_", EARLIEST)), (ENVIRONMENT, environment)):
+    for name, value in (
+        (inbox_store.IDENTITY, new_id("inbox_", EARLIEST)),
+        (ENVIRONMENT, environment),
+    ):
         connection.ask("INSERT INTO meta (name, value) VALUES (?, ?)", (name, value))
 
 
 def _stamped(connection: PlainConnection) -> tuple[str, str]:
     rows = connection.ask("SELECT name, value FROM meta")
     facts = {str(name): str(value) for name, value in rows}
-    return facts[IDENTITY], facts[ENVIRONMENT]
+    return facts[inbox_store.IDENTITY], facts[ENVIRONMENT]

@@ -14,16 +14,10 @@ from app.providers.connecting import where_to_put_the_reference
 from app.providers.doctor import Account
 from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
+from app.receiving import source_state_store
 from app.receiving.caught_up import behind_s, spoken_age
 from app.receiving.diagnose import diagnose_delivery
 from app.receiving.refusal_store import newest_rejections
-from app.receiving.source_state_store import (
-    LastEvent,
-    SourceArrivals,
-    arrivals_by_source,
-    last_events,
-    not_kept_in,
-)
 from reconcile.documents import InstantText
 from reconcile.instants import DAY, Instant, format_instant
 
@@ -75,8 +69,10 @@ class SourceState:
         return document_of(SourceStateDocument, self, sentence=self.whole_sentence)
 
 
-async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
-    return await context.database.on_snapshot(arrivals_by_source, context.sources)
+async def source_arrivals(context: AppContext) -> Mapping[str, source_state_store.SourceArrivals]:
+    return await context.database.on_snapshot(
+        source_state_store.arrivals_by_source, context.sources
+    )
 
 
 async def source_states(context: AppContext) -> list[SourceState]:
@@ -87,7 +83,7 @@ async def source_states(context: AppContext) -> list[SourceState]:
     ]
     arrivals = await source_arrivals(context)
     latest = await context.database.on_snapshot(
-        last_events, list(context.sources), looked_at=LOOKED_AT
+        source_state_store.last_events, list(context.sources), looked_at=LOOKED_AT
     )
     return [
         judged(
@@ -98,7 +94,7 @@ async def source_states(context: AppContext) -> list[SourceState]:
             now=now,
             behind=behind,
             not_kept=await context.database.on_snapshot(
-                not_kept_in, [name], since=now - DAY, until=now
+                source_state_store.not_kept_in, [name], since=now - DAY, until=now
             ),
             gaps=gaps,
         )
@@ -109,8 +105,8 @@ async def source_states(context: AppContext) -> list[SourceState]:
 def judged(
     name: str,
     profile: Profile,
-    came: SourceArrivals,
-    latest: list[LastEvent],
+    came: source_state_store.SourceArrivals,
+    latest: list[source_state_store.LastEvent],
     *,
     now: Instant,
     behind: int,
@@ -150,7 +146,11 @@ _Judgement = tuple[SourceWord, Instant | None, str, str | None]
 
 
 def _judged(
-    profile: Profile, came: SourceArrivals, latest: list[LastEvent], *, now: Instant
+    profile: Profile,
+    came: source_state_store.SourceArrivals,
+    latest: list[source_state_store.LastEvent],
+    *,
+    now: Instant,
 ) -> _Judgement:
     last = came.last_accepted_at
     if came.refusing_since is not None:

@@ -10,16 +10,8 @@ from typing import Final
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database import statements
 from app.database.locks import SEALING, take_lock
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    insert_rows,
-    run,
-    select_in,
-    select_rows,
-    statement,
-)
 from app.sealing.leaf_store import LEAF_SELECT, Leaf
 from app.sealing.log_queue_store import Unsealed, log_size
 from app.sealing.order_store import OrderBook
@@ -51,14 +43,14 @@ class Growth:
     signed: SignedHead | None
 
 
-def grow_log(connection: PlainConnection, growth: Growth) -> bool:
+def grow_log(connection: statements.PlainConnection, growth: Growth) -> bool:
     """Extend the log. Return False after another process's round."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
         return False
-    insert_rows(connection, table="log_leaves", columns=Leaf._fields, rows=growth.leaves)
-    insert_rows(
+    statements.insert_rows(connection, table="log_leaves", columns=Leaf._fields, rows=growth.leaves)
+    statements.insert_rows(
         connection,
         table="log_nodes",
         columns=("level", "place", "hash"),
@@ -66,7 +58,7 @@ def grow_log(connection: PlainConnection, growth: Growth) -> bool:
     )
     if growth.signed is not None:
         signed = growth.signed
-        insert_rows(
+        statements.insert_rows(
             connection,
             table="log_checkpoints",
             columns=("size", "head", "at", "note"),
@@ -76,9 +68,9 @@ def grow_log(connection: PlainConnection, growth: Growth) -> bool:
     found = growth.found
     if found.marks:
         sql = 'DELETE FROM unsealed WHERE "row" IN ({})'
-        select_rows(connection, sql=sql, values=found.marks)
+        statements.select_rows(connection, sql=sql, values=found.marks)
     for name, values in (("counters", found.counters), ("meta", found.swept)):
-        insert_rows(
+        statements.insert_rows(
             connection,
             table=name,
             columns=("name", "value"),
@@ -89,14 +81,14 @@ def grow_log(connection: PlainConnection, growth: Growth) -> bool:
 
 
 _LEAVES: Final = table("log_leaves", *map(column, Leaf._fields))
-_LEAVES_OF: Final = statement(
+_LEAVES_OF: Final = statements.statement(
     "SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=LEAF_SELECT
 )
 
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
     """Return the leaves of these subjects. Subjects without a leaf are left out."""
-    rows = await select_in(connection, sql=_LEAVES_OF, values=set(subjects))
+    rows = await statements.select_in(connection, sql=_LEAVES_OF, values=set(subjects))
     return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
 
 
@@ -115,14 +107,16 @@ async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node,
             merged[-1] = (level, merged[-1][1], max(end, merged[-1][2]))
         else:
             merged.append((level, start, end))
-    rows = await run(connection, _kept_in, merged)
+    rows = await statements.run(connection, _kept_in, merged)
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-def _kept_in(connection: PlainConnection, merged: Sequence[tuple[int, int, int]]) -> Rows:
+def _kept_in(
+    connection: statements.PlainConnection, merged: Sequence[tuple[int, int, int]]
+) -> statements.Rows:
     leaves = [(start, end - 1) for level, start, end in merged if level == 0]
     nodes = [(level, start, end - 1) for level, start, end in merged if level > 0]
-    found: Rows = []
+    found: statements.Rows = []
     for sql, one, parts in (
         ("SELECT 0, number, hash FROM log_leaves WHERE {ranges}", "number BETWEEN ? AND ?", leaves),
         (
@@ -133,7 +127,9 @@ def _kept_in(connection: PlainConnection, merged: Sequence[tuple[int, int, int]]
     ):
         if parts:
             ranges = " OR ".join([one] * len(parts))
-            found += connection.ask(statement(sql, ranges=ranges), [*chain.from_iterable(parts)])
+            found += connection.ask(
+                statements.statement(sql, ranges=ranges), [*chain.from_iterable(parts)]
+            )
     return found
 
 

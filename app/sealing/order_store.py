@@ -8,22 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import new_secret
-from app.database.statements import (
-    PlainConnection,
-    insert_rows,
-    select_in,
-    select_rows,
-    statement,
-    stream,
-)
-from app.sealing.leaf_store import (
-    LEAF_SELECT,
-    READING,
-    Leaf,
-    LeafPlace,
-    Sealable,
-    leaf_of,
-)
+from app.database import statements
+from app.sealing import leaf_store
 from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
@@ -54,7 +40,7 @@ class OrderBook:
         self._new_secret = secret is None
         self._secret = new_secret() if secret is None else secret
 
-    def leaf(self, row: Sealable, *, number: int, salt: bytes) -> Leaf:
+    def leaf(self, row: leaf_store.Sealable, *, number: int, salt: bytes) -> leaf_store.Leaf:
         """Build the leaf of a row, as the next leaf of its order."""
         place, order = None, row.order
         if order is not None:
@@ -71,11 +57,11 @@ class OrderBook:
                     fresh=True,
                 )
             self._changed[order] = named
-            place = LeafPlace(named.commitment.hex(), named.leaves + 1, named.last)
+            place = leaf_store.LeafPlace(named.commitment.hex(), named.leaves + 1, named.last)
             named.leaves, named.last = place.nth, number
-        return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
+        return leaf_store.leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
-    def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
+    def says_already(self, row: leaf_store.Sealable, leaves: Sequence[leaf_store.Leaf]) -> bool:
         """Check whether a delivery needs no further `reading` leaf."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
@@ -92,10 +78,10 @@ class OrderBook:
             last["parts"] == (written and sealed_digest(written, secret=self._secret, salt=salt))
         )
 
-    def write(self, connection: PlainConnection) -> None:
+    def write(self, connection: statements.PlainConnection) -> None:
         """Store the pseudonyms and numbers of leaves of the batch's orders."""
         # Only new rows store the order's name, so that a concurrent erasure is not undone.
-        insert_rows(
+        statements.insert_rows(
             connection,
             table="order_keys",
             columns=("number", "order_key", "key", "commitment", "leaves", "last"),
@@ -119,7 +105,7 @@ class OrderBook:
             )
 
 
-async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> OrderBook:
+async def order_book(connection: AsyncConnection, rows: Iterable[leaf_store.Sealable]) -> OrderBook:
     """Load the pseudonyms that the leaves of these rows need."""
     orders = {row.order for row in rows if row.order is not None}
     count = await connection.scalar(text("SELECT coalesce(max(number), 0) FROM order_keys"))
@@ -132,7 +118,7 @@ async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> O
 
 async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, NamedOrder]:
     """Return the pseudonyms of these orders. Orders without a leaf have no entry."""
-    rows = await select_in(
+    rows = await statements.select_in(
         connection,
         sql="SELECT number, order_key, key, commitment, leaves, last FROM order_keys "
         "WHERE order_key IN ({})",
@@ -162,44 +148,53 @@ async def forget_order(connection: AsyncConnection, order: str) -> None:
     )
 
 
-_READ_AGAIN: Final = statement(
+_READ_AGAIN: Final = statements.statement(
     "SELECT {leaf} FROM log_leaves WHERE subject >= ? AND subject < ? ORDER BY number",
-    leaf=LEAF_SELECT,
+    leaf=leaf_store.LEAF_SELECT,
 )
-_FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=LEAF_SELECT)
+_FIRST: Final = statements.statement(
+    "SELECT {leaf} FROM log_leaves WHERE subject IN ({})", leaf=leaf_store.LEAF_SELECT
+)
 
 
-def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
+def read_leaves(
+    connection: statements.PlainConnection, deliveries: Iterable[str]
+) -> dict[str, list[leaf_store.Leaf]]:
     """Return each delivery's leaves, oldest first."""
-    found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
-    for row in select_rows(connection, sql=_FIRST, values=found):
-        leaf = Leaf(*row)
+    found: dict[str, list[leaf_store.Leaf]] = {each: [] for each in deliveries}
+    for row in statements.select_rows(connection, sql=_FIRST, values=found):
+        leaf = leaf_store.Leaf(*row)
         found[leaf.subject].append(leaf)
     for delivery, leaves in found.items():
-        prefix = f"{READING}:{delivery}"
+        prefix = f"{leaf_store.READING}:{delivery}"
         rows = connection.ask(_READ_AGAIN, (f"{prefix}:", f"{prefix};"))
-        leaves += [Leaf(*row) for row in rows]
+        leaves += [leaf_store.Leaf(*row) for row in rows]
     return found
 
 
-_NUMBERED: Final = statement("SELECT {leaf} FROM log_leaves WHERE number = ?", leaf=LEAF_SELECT)
+_NUMBERED: Final = statements.statement(
+    "SELECT {leaf} FROM log_leaves WHERE number = ?", leaf=leaf_store.LEAF_SELECT
+)
 
 
 def chain_of(
-    connection: PlainConnection, named: NamedOrder, *, known: Iterable[Leaf] = ()
-) -> list[Leaf]:
+    connection: statements.PlainConnection,
+    named: NamedOrder,
+    *,
+    known: Iterable[leaf_store.Leaf] = (),
+) -> list[leaf_store.Leaf]:
     """Return every leaf of an order, oldest first.
 
     known  leaves that were already read
     """
     read = {leaf.number: leaf for leaf in known}
-    found: list[Leaf] = []
+    found: list[leaf_store.Leaf] = []
     number = named.last
     while number is not None:
         if number in read:
             found.append(read[number])
         elif rows := connection.ask(_NUMBERED, (number,)):
-            found.append(Leaf(*rows[0]))
+            found.append(leaf_store.Leaf(*rows[0]))
         else:
             break
         number = found[-1].members().get("after")
@@ -222,6 +217,6 @@ async def kept_counts(
 ) -> AsyncIterator[tuple[int, bytes, int, int]]:
     """Yield each order's number, commitment, number of leaves, and number of its newest leaf."""
     sql = "SELECT number, commitment, leaves, last FROM order_keys"
-    async for rows in stream(connection, sql, at_once=AT_ONCE):
+    async for rows in statements.stream(connection, sql, at_once=AT_ONCE):
         for number, commitment, leaves, last in rows:
             yield number, commitment, leaves, last

@@ -5,16 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
+from reconcile.ledger import ledger_documents
 from reconcile.ledger.attention import acceptance
 from reconcile.ledger.declines import WITHOUT_REASON, customer_words
 from reconcile.ledger.grouping import ALIKE, grouped
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
-from reconcile.ledger.ledger_documents import (
-    FindingDocument,
-    FoldedDocument,
-    PlainDocument,
-    PlainLedgerDocument,
-)
 from reconcile.ledger.records import GAP_ACCEPTED, MAYBE_OTHERS, UNREADABLE
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.ledger.vocabulary import FINDINGS, MANY, REASONS, FindingCode
@@ -155,24 +150,24 @@ ABSENT: Final = frozenset(
 
 
 def with_plain(
-    document: FoldedDocument,
+    document: ledger_documents.FoldedDocument,
     ledger: Ledger,
     *,
     behind_s: int = 0,
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
-) -> PlainLedgerDocument:
+) -> ledger_documents.PlainLedgerDocument:
     """Add sentences for customers and staff to a ledger's document.
 
     behind_s   age in seconds of an unread delivery; 0 without one
     forgotten  whether statements about shipping may be lost
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
-    findings: list[FindingDocument] = [
+    findings: list[ledger_documents.FindingDocument] = [
         {**each, "plain": plain_finding(finding), "staff": staff_finding(finding)}
         for each, finding in pairs
     ]
-    plain: PlainDocument = {
+    plain: ledger_documents.PlainDocument = {
         "answer": list(
             plain_answer(ledger, behind_s=behind_s, unheard=unheard, forgotten=forgotten)
         ),

@@ -10,17 +10,10 @@ from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.core.zones import zone_named
+from app.finance import report_period
 from app.finance.closed_periods import closing_named
 from app.finance.files.rates import merchant_rates
 from app.finance.period_store import PrintParts, print_parts
-from app.finance.report_period import (
-    TRANSACTIONS,
-    JournalTotals,
-    Progress,
-    kept_line,
-    kept_transactions,
-    report_journal,
-)
 from app.finance.reports.accounts import Accounts, merchant_accounts
 from app.finance.reports.journal_documents import OwnBalancesDocument, PostedDocument
 from app.finance.reports.journal_forms import (
@@ -47,8 +40,8 @@ async def write_journal(
     *,
     write: Callable[[bytes], object],
     accounts: Accounts | None = None,
-    progress: Progress = silent,
-) -> JournalTotals:
+    progress: report_period.Progress = silent,
+) -> report_period.JournalTotals:
     """Write a period's journal in pieces, and return its totals. Raise UsageError for an invalid
     period, or for a missing exchange rate."""
     if accounts is None:
@@ -56,7 +49,7 @@ async def write_journal(
 
     rates = merchant_rates(context.settings.reports)
     put, end = begun(form, scope, write=write, accounts=accounts, rates=rates)
-    totals = await report_journal(
+    totals = await report_period.report_journal(
         context, scope, write=put, revenue=accounts.revenue, progress=progress
     )
     end()
@@ -64,7 +57,7 @@ async def write_journal(
 
 
 async def journal_prints(
-    context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
+    context: AppContext, scope: Scope, *, accounts: Accounts, progress: report_period.Progress
 ) -> dict[str, PrintParts]:
     """Return the files to store for a closed month."""
     kept = PrintParts()
@@ -76,17 +69,21 @@ async def journal_prints(
     }
 
     def write(transaction: Transaction) -> None:
-        kept.write(kept_line(transaction))
+        kept.write(report_period.kept_line(transaction))
         for put, _ in begun_all.values():
             put(transaction)
 
-    await report_journal(context, scope, write=write, revenue=accounts.revenue, progress=progress)
+    await report_period.report_journal(
+        context, scope, write=write, revenue=accounts.revenue, progress=progress
+    )
     for form, (_, end) in begun_all.items():
         try:
             end()
         except UsageError:  # a rate is missing: this form is made when it is asked for
             del prints[form]
-    return {TRANSACTIONS: kept} | {print_name(form): made for form, made in prints.items()}
+    return {report_period.TRANSACTIONS: kept} | {
+        print_name(form): made for form, made in prints.items()
+    }
 
 
 def print_name(form: JournalFormat) -> str:
@@ -112,7 +109,7 @@ async def closed_journal(
         accounts = merchant_accounts(context.settings.reports)
         rates = merchant_rates(context.settings.reports)
         put, end = begun(form, scope, write=written.append, accounts=accounts, rates=rates)
-        async for some in kept_transactions(connection, closing):
+        async for some in report_period.kept_transactions(connection, closing):
             for each in some:
                 put(each)
             yield b"".join(written)
@@ -179,7 +176,9 @@ async def journal_page(
                     }
                 )
 
-    totals = await report_journal(context, scope, write=write, revenue=accounts.revenue)
+    totals = await report_period.report_journal(
+        context, scope, write=write, revenue=accounts.revenue
+    )
     own = text.own_balances()
     balances = [
         {
