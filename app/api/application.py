@@ -1,7 +1,5 @@
 """The ASGI application. Most of the API is loaded when needed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final

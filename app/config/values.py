@@ -4,8 +4,6 @@ Each function raises ValueError with a sentence that never quotes the value, bec
 misplaced secret.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import re

@@ -9,8 +9,6 @@
 Nothing is guessed: if several kinds or sources remain, a person must choose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

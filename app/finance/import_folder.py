@@ -9,8 +9,6 @@
 Links and special files are never opened.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -1,8 +1,6 @@
 """Store imports: numbered, one at a time, and invisible until published. A new import first undoes
 a killed import."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, TypedDict, get_args

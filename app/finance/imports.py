@@ -1,7 +1,5 @@
 """Import order books, statements and bank files."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Match many orders in several processes: one range of keys each, all in one snapshot."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

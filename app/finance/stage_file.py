@@ -1,7 +1,5 @@
 """Stage a file: collect its clear rows and its problems."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

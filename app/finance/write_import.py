@@ -1,7 +1,5 @@
 """Write an import: staged rows in many transactions, which become visible all at once."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import count

@@ -3,8 +3,6 @@
 If a part fails, the process ends, because it must not acknowledge deliveries.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -1,7 +1,5 @@
 """Run the processes that read, fold, seal and notify."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
