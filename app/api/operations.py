@@ -1,23 +1,12 @@
 """The operations of the API: one list for its routes and its OpenAPI description."""
 
 import json
+import typing
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from functools import cache
 from keyword import iskeyword
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Generic,
-    Literal,
-    Protocol,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
 
 from anyio import CapacityLimiter
 from starlette.requests import Request
@@ -34,25 +23,27 @@ from app.receiving.receive import RETRY_AFTER_S
 from reconcile.documents import INSTANT, Keywords, parts_of
 from reconcile.instants import Instant
 
-Scope = TokenScope | Literal["operator"]
+Scope = TokenScope | typing.Literal["operator"]
 
-PAGE_MAX: Final = 1_000
-LONGPOLL_MAX_S: Final = 60
+PAGE_MAX: typing.Final = 1_000
+LONGPOLL_MAX_S: typing.Final = 60
 """Default for the maximum seconds of long polling."""
 
-AS_SENT: Final = Keywords(pattern="^[^\\u0000]*$")
+AS_SENT: typing.Final = Keywords(pattern="^[^\\u0000]*$")
 """Keywords of a text parameter that is used as sent, without Unicode normalization."""
 
-After = Annotated[str, AS_SENT, "The value of `next` from the previous page."]
-Before = Annotated[
+After = typing.Annotated[str, AS_SENT, "The value of `next` from the previous page."]
+Before = typing.Annotated[
     int,
     Keywords(minimum=0, maximum=request_body.GREATEST),
     "The value of `next` from the previous page.",
 ]
-BeforeName = Annotated[str | None, AS_SENT, "The value of `next` from the previous page."]
-Limit = Annotated[int, Keywords(minimum=1, maximum=PAGE_MAX), "Maximum number of items in a page."]
-Moment = Annotated[Instant | None, Keywords(type="string", **INSTANT.keywords)]
-AsOf = Annotated[Moment, "Use what was known at this RFC 3339 time."]
+BeforeName = typing.Annotated[str | None, AS_SENT, "The value of `next` from the previous page."]
+Limit = typing.Annotated[
+    int, Keywords(minimum=1, maximum=PAGE_MAX), "Maximum number of items in a page."
+]
+Moment = typing.Annotated[Instant | None, Keywords(type="string", **INSTANT.keywords)]
+AsOf = typing.Annotated[Moment, "Use what was known at this RFC 3339 time."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +63,13 @@ class AsOfAsked:
     as_of: AsOf = None
 
 
-ORDER_UNKNOWN: Final = ("order_unknown", "")
+ORDER_UNKNOWN: typing.Final = ("order_unknown", "")
 
-Document = TypeVar("Document", covariant=True)
+Document = typing.TypeVar("Document", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[Document]):
+class Answer(typing.Generic[Document]):
     """An answer with status 200."""
 
     document: Document
@@ -93,16 +84,16 @@ class Accepted(Answer[Document]):
     """An answer with status 202."""
 
 
-STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
+STATUSES: typing.Final[Mapping[typing.Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """One HTTP method of one path."""
 
-    method: Literal["GET", "PUT", "POST"]
+    method: typing.Literal["GET", "PUT", "POST"]
     path: str
-    endpoint: Callable[..., Awaitable[Any]]
+    endpoint: Callable[..., Awaitable[typing.Any]]
     scope: Scope
     _: KW_ONLY
     tag: str = ""
@@ -113,7 +104,7 @@ class Operation:
     refused: tuple[int, str] | None = None
     """Status and code of the problem for UsageError."""
     may: Action | Reading | None = None
-    body: Any = None
+    body: typing.Any = None
     """Type of the request body, if the endpoint reads the body itself."""
     body_bytes: int = 16 * 1024
     media: tuple[str, ...] = ()
@@ -121,7 +112,7 @@ class Operation:
     alone: bool = False
 
     @property
-    def takes(self) -> Mapping[str, Any]:
+    def takes(self) -> Mapping[str, typing.Any]:
         """Return the types of the endpoint's parameters and, under `return`, of the answer."""
         return _hints(self.endpoint)
 
@@ -132,13 +123,13 @@ class Operation:
 
     def allows(self, role: str) -> bool:
         """Check if a person with this role may call the operation."""
-        allowed: Any = {**MAY_READ, **MAY}
+        allowed: typing.Any = {**MAY_READ, **MAY}
         return self.may is None or role in allowed[self.may]
 
 
 @cache
-def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
-    return get_type_hints(endpoint, include_extras=True)
+def _hints(endpoint: Callable[..., object]) -> Mapping[str, typing.Any]:
+    return typing.get_type_hints(endpoint, include_extras=True)
 
 
 # --- query parameters -----------------------------------------------------------------------------
@@ -151,10 +142,10 @@ class QueryParameter:
 
     name: str
     member: str
-    kind: Any
-    keywords: Mapping[str, Any]
+    kind: typing.Any
+    keywords: Mapping[str, typing.Any]
     description: str
-    default: Any
+    default: typing.Any
     as_sent: bool
 
     @property
@@ -162,11 +153,11 @@ class QueryParameter:
         """Return the accepted words; empty if any text is accepted."""
         if self.kind is bool:
             return ("true", "false")
-        if get_origin(self.kind) is Literal:
-            return get_args(self.kind)
+        if typing.get_origin(self.kind) is typing.Literal:
+            return typing.get_args(self.kind)
         return tuple(self.keywords.get("enum", ()))
 
-    def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
+    def read(self, request: Request, *, most: Mapping[str, int]) -> typing.Any:
         """Return the parameter's value in a request. Raise ApiProblem 422 for a missing or wrong
         value."""
         text = request_body.word_parameter(request, self.name)
@@ -192,7 +183,7 @@ class QueryParameter:
 @cache
 def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
     """Return the query parameters that the fields of a dataclass declare."""
-    hints, found = get_type_hints(asked, include_extras=True), []
+    hints, found = typing.get_type_hints(asked, include_extras=True), []
     for each in fields(asked):
         kind, *notes = parts_of(hints[each.name])
         marks = [note for note in notes if isinstance(note, Keywords)]
@@ -213,7 +204,7 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 # --- routes ---------------------------------------------------------------------------------------
 
 
-class Gate(Protocol):
+class Gate(typing.Protocol):
     """Interface for callers' tokens, limits, and unread deliveries."""
 
     @property
@@ -234,7 +225,9 @@ class Gate(Protocol):
 class ApiRoute(Route):
     """One path of the API, with its operations."""
 
-    def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
+    def __init__(
+        self, gate: Gate, served: Mapping[Operation, object], *, alone: typing.Any
+    ) -> None:
         """Build the route of one path."""
         self._gate, self._alone = gate, alone
         self._served: dict[str, tuple[Operation, object]] = {
@@ -275,8 +268,8 @@ class ApiRoute(Route):
 
     async def _values(
         self, operation: Operation, request: Request, who: str | Holder
-    ) -> dict[str, Any]:
-        values: dict[str, Any] = {"request": request, "who": who}
+    ) -> dict[str, typing.Any]:
+        values: dict[str, typing.Any] = {"request": request, "who": who}
         for name, text in request.path_params.items():
             member = f"{name}_" if iskeyword(name) else name
             values[member] = request_body.order_reference(request) if name == "reference" else text
@@ -294,7 +287,7 @@ class ApiRoute(Route):
         return {name: value for name, value in values.items() if name in takes}
 
 
-async def _answered(operation: Operation, owner: object, **values: Any) -> object:
+async def _answered(operation: Operation, owner: object, **values: typing.Any) -> object:
     try:
         return await operation.endpoint(owner, **values)
     except NotFoundError as error:

@@ -1,21 +1,9 @@
 """Parser of the parameters and JSON bodies of API requests."""
 
 import re
+import typing
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    NotRequired,
-    TypedDict,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
@@ -32,15 +20,15 @@ from reconcile.instants import Instant, parse_instant
 from reconcile.ledger.records import Tender
 from reconcile.money import Money, MoneyError, from_major
 
-Word = TypeVar("Word", bound=str)
-Stated = TypeVar("Stated")
+Word = typing.TypeVar("Word", bound=str)
+Stated = typing.TypeVar("Stated")
 
 _UNESCAPED_OFFSET = re.compile(r" (?=\d\d:\d\d\Z)")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
 
 
-GREATEST: Final = 2**63 - 1
+GREATEST: typing.Final = 2**63 - 1
 """Maximum number that a database column can store."""
 
 
@@ -150,7 +138,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
     return bytes(body)
 
 
-def json_object(body: bytes) -> dict[str, Any]:
+def json_object(body: bytes) -> dict[str, typing.Any]:
     """Parse a request body strictly as a JSON object. Raise ApiProblem 400 for other bodies."""
     try:
         document = parse(body)
@@ -164,7 +152,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 def texts(body: bytes, kind: type[Stated]) -> Stated:
     """Parse a request body as a document of this type. Raise one ApiProblem 422 for all
     mistakes."""
-    document, members = json_object(body), get_type_hints(kind, include_extras=True)
+    document, members = json_object(body), typing.get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]
     for name, hint in members.items():
@@ -174,19 +162,19 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
     if problems:
         problems.append(f"the known members are {', '.join(members)}")
         raise ApiProblem(422, "request_invalid", f"The body is wrong: {'; '.join(problems)}.")
-    return cast(Stated, document)
+    return typing.cast(Stated, document)
 
 
-def _text_fault(value: object, hint: Any) -> str | None:
+def _text_fault(value: object, hint: typing.Any) -> str | None:
     kind, *notes = parts_of(hint)
-    limits: dict[str, Any] = {
+    limits: dict[str, typing.Any] = {
         name: limit
         for note in notes
         if isinstance(note, Keywords)
         for name, limit in note.keywords.items()
     }
-    if get_origin(kind) is Literal:
-        words = get_args(kind)
+    if typing.get_origin(kind) is typing.Literal:
+        words = typing.get_args(kind)
         return None if value in words else f"must be one of {', '.join(words)}"
     if not isinstance(value, str):
         return "is not a text"
@@ -213,31 +201,31 @@ _REFERENCE_FORMS = (
 
 MAX_TENDERS = 20
 
-TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
+TENDER_KIND: typing.Final = "[a-z][a-z0-9_]{0,39}"
 """Pattern of a tender's kind. A card number does not fit the pattern."""
 
-Amount = Annotated[
+Amount = typing.Annotated[
     str | float,
     Keywords(pattern=r"^[0-9]{1,19}(\.[0-9]{1,19})?$", exclusiveMinimum=0, examples=["1500.00"]),
 ]
 
 
-class ToldTenderDocument(TypedDict):
-    kind: Annotated[str, Keywords(pattern=f"^{TENDER_KIND}$", examples=["gift_card"])]
+class ToldTenderDocument(typing.TypedDict):
+    kind: typing.Annotated[str, Keywords(pattern=f"^{TENDER_KIND}$", examples=["gift_card"])]
     amount: Amount
 
 
-class ToldReferenceDocument(TypedDict):
-    source: Annotated[str, "The source's name, as in /webhooks/NAME."]
-    session: NotRequired[OrderReference]
-    payment: NotRequired[OrderReference]
-    amount: Annotated[
-        NotRequired[Amount], "The amount for which the session was opened, in major units."
+class ToldReferenceDocument(typing.TypedDict):
+    source: typing.Annotated[str, "The source's name, as in /webhooks/NAME."]
+    session: typing.NotRequired[OrderReference]
+    payment: typing.NotRequired[OrderReference]
+    amount: typing.Annotated[
+        typing.NotRequired[Amount], "The amount for which the session was opened, in major units."
     ]
-    currency: NotRequired[CurrencyCode]
+    currency: typing.NotRequired[CurrencyCode]
 
 
-_OneReference = Annotated[
+_OneReference = typing.Annotated[
     ToldReferenceDocument,
     Keywords(
         oneOf=[
@@ -250,36 +238,36 @@ _OneReference = Annotated[
 ]
 
 
-class ToldDocument(TypedDict):
-    amount: Annotated[
+class ToldDocument(typing.TypedDict):
+    amount: typing.Annotated[
         str | float,
         Keywords(pattern=r"^[0-9]{1,19}(\.[0-9]{1,19})?$", minimum=0, examples=["1500.00"]),
         "The whole price; zero only with `free`.",
     ]
     currency: CurrencyCode
-    free: Annotated[
-        NotRequired[bool],
+    free: typing.Annotated[
+        typing.NotRequired[bool],
         "True if the order costs nothing. Required if the amount is 0, and refused otherwise. The "
         "order is fulfillable once a verified event says that its session ended with the amount 0.",
     ]
-    tenders: Annotated[
-        NotRequired[list[ToldTenderDocument] | None],
+    tenders: typing.Annotated[
+        typing.NotRequired[list[ToldTenderDocument] | None],
         Keywords(maxItems=MAX_TENDERS),
         "Parts of the price that are paid by other means, such as a gift card. Their total is at "
         "most the amount, and providers collect the rest. If missing, the earlier statement "
         "applies. An empty list means none.",
     ]
-    placed_at: NotRequired[InstantText | None]
-    canceled_at: Annotated[
-        NotRequired[InstantText | None],
+    placed_at: typing.NotRequired[InstantText | None]
+    canceled_at: typing.Annotated[
+        typing.NotRequired[InstantText | None],
         "Null means that the order was not canceled. If missing, nothing is stated.",
     ]
-    fulfilled_at: Annotated[
-        NotRequired[InstantText | None],
+    fulfilled_at: typing.Annotated[
+        typing.NotRequired[InstantText | None],
         "Null means that the order was not fulfilled. If missing, nothing is stated.",
     ]
-    references: Annotated[
-        NotRequired[list[_OneReference] | None],
+    references: typing.Annotated[
+        typing.NotRequired[list[_OneReference] | None],
         Keywords(maxItems=MAX_REFERENCES),
         "The provider's references of the order's payments or sessions. Their events belong to "
         "the order, even if they do not name it. Each reference belongs to one order "
@@ -287,7 +275,9 @@ class ToldDocument(TypedDict):
     ]
 
 
-def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
+def reported_order(
+    order: str, document: dict[str, typing.Any], *, sources: Collection[str]
+) -> OrderFacts:
     """Return the facts that a PUT request states. Raise one ApiProblem 422 for all mistakes."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
@@ -307,7 +297,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
             if free
             else 'amount must be more than zero; for an order that costs nothing, send "free": true'
         )
-    moments: dict[str, Any] = {
+    moments: dict[str, typing.Any] = {
         name: _moment(document.get(name), name, problems) for name in _MOMENTS
     }
     moments |= {name: NOT_SO for name in _DENIABLE if document.get(name, NOT_SO) is None}
@@ -379,7 +369,7 @@ def _references(
             yield Reference(source=each["source"], session=composed(given_name), money=money)
 
 
-def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:
+def _money(document: dict[str, typing.Any], problems: list[str], *, least: int = 1) -> Money | None:
     amount, currency = document.get("amount"), document.get("currency")
     if isinstance(amount, str) and not _AMOUNT.fullmatch(amount):
         problems.append('amount is not a decimal number such as "1500.00"')

@@ -1,27 +1,22 @@
 """JSON Schemas derived from the types of the API's documents."""
 
+import typing
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
 
 from reconcile.documents import Keywords
 
-Schema = dict[str, Any]
+Schema = dict[str, typing.Any]
 
-_WHOLE: Final = frozenset(("$ref", "anyOf", "enum"))
+_WHOLE: typing.Final = frozenset(("$ref", "anyOf", "enum"))
 
-_NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+_NAMES: typing.Final = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    NoneType: "null",
+}
 
 
 class Schemas:
@@ -31,29 +26,29 @@ class Schemas:
         self.components: dict[str, Schema] = {}
         self._kinds: dict[str, type] = {}
 
-    def of(self, kind: Any, *, closed: bool = False) -> Schema:
+    def of(self, kind: typing.Any, *, closed: bool = False) -> Schema:
         """Return the schema of a type. A closed schema forbids undeclared members."""
-        origin, args = get_origin(kind), get_args(kind)
-        if is_typeddict(kind):
+        origin, args = typing.get_origin(kind), typing.get_args(kind)
+        if typing.is_typeddict(kind):
             return self._reference(kind, closed=closed)
-        if origin is Annotated:
+        if origin is typing.Annotated:
             schema = self.of(args[0], closed=closed)
             for note in args[1:]:
                 more = note.keywords if isinstance(note, Keywords) else {"description": note}
                 schema = {**({} if more.keys() & _WHOLE else schema), **more}
             return schema
-        if origin is NotRequired:
+        if origin is typing.NotRequired:
             return self.of(args[0], closed=closed)
-        if origin is Literal:
+        if origin is typing.Literal:
             return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
-        if origin in (Union, UnionType):
+        if origin in (typing.Union, UnionType):
             return _one_of([self.of(each, closed=closed) for each in args])
         if origin in (list, Sequence):
             return {"type": "array", "items": self.of(args[0], closed=closed)}
         if origin in (dict, Mapping):
             each = self.of(args[1], closed=closed)
             return {"type": "object", "additionalProperties": each or True}
-        return {} if kind in (Any, object) else {"type": _NAMES[kind]}
+        return {} if kind in (typing.Any, object) else {"type": _NAMES[kind]}
 
     def _reference(self, kind: type, *, closed: bool) -> Schema:
         name = kind.__name__.removesuffix("Document")
@@ -61,8 +56,8 @@ class Schemas:
         if name not in self.components:
             schema: Schema = {"type": "object"}
             self.components[name] = schema
-            typed: Any = kind
-            hints = get_type_hints(kind, include_extras=True)
+            typed: typing.Any = kind
+            hints = typing.get_type_hints(kind, include_extras=True)
             if kind.__doc__:
                 schema["description"] = " ".join(kind.__doc__.split())
             required = [
@@ -79,9 +74,9 @@ class Schemas:
         return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _may_lack(kind: Any) -> bool:
-    inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    return get_origin(inner) is NotRequired
+def _may_lack(kind: typing.Any) -> bool:
+    inner = typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
+    return typing.get_origin(inner) is typing.NotRequired
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
@@ -93,7 +88,7 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
     return plain[0] if not others else {"anyOf": [*others, *plain]}
 
 
-def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
+def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> typing.Any:
     """Return an example value that the schema allows."""
     if "examples" in schema:
         return schema["examples"][0]

@@ -16,15 +16,7 @@ from sqlalchemy import TextClause, column, delete, select, table, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.text import counted
-from app.database.statements import (
-    PlainConnection,
-    Rows,
-    insert_rows,
-    run,
-    select_in,
-    select_rows,
-    statement,
-)
+from app.database import statements
 from app.finance import import_store
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.rows import Moved, is_like, is_same, paired
@@ -66,7 +58,7 @@ class LineKind:
         digest = hashlib.blake2b("\x1f".join(map(str, named)).encode(), digest_size=10)
         return f"{self.prefix}_{digest.hexdigest()}"
 
-    def erased_of(self, versions: Rows) -> dict[Row, Row]:
+    def erased_of(self, versions: statements.Rows) -> dict[Row, Row]:
         """Return each line's newest version with an erased text. A new import must not restore that
         text."""
         keys = len(self.keys)
@@ -86,7 +78,9 @@ class LineKind:
         """Return the content of a line's new version."""
         return content
 
-    def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
+    def beside(
+        self, group: Row, new: list[Row], left: statements.Rows, calendar: Calendar
+    ) -> list[Beside]:
         """Return new lines that can be corrections of earlier lines."""
         return []
 
@@ -103,7 +97,9 @@ class _Statements(LineKind):
             same=partial(is_same, calendar=calendar),
         )
 
-    def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
+    def beside(
+        self, group: Row, new: list[Row], left: statements.Rows, calendar: Calendar
+    ) -> list[Beside]:
         found = []
         for row in new if group[1] != "payment" else ():
             moved = _moved(group, row)
@@ -264,7 +260,7 @@ class WrittenVersions:
 
 async def write_lines(
     connection: AsyncConnection,
-    rows: Rows,
+    rows: statements.Rows,
     *,
     kind: import_store.ImportKind,
     number: int | None,
@@ -272,12 +268,12 @@ async def write_lines(
 ) -> WrittenVersions:
     """Write new versions of lines that an import changes. Without a `number`, changes are only
     counted."""
-    return await run(connection, _write, rows, LINES[kind], number, calendar)
+    return await statements.run(connection, _write, rows, LINES[kind], number, calendar)
 
 
 def _write(
-    connection: PlainConnection,
-    rows: Rows,
+    connection: statements.PlainConnection,
+    rows: statements.Rows,
     lines: LineKind,
     number: int | None,
     calendar: Calendar,
@@ -285,7 +281,7 @@ def _write(
     width, keys = len(lines.group), len(lines.keys)
     end, first = width + len(lines.content), keys + 2
     versions = _versions_of(connection, lines, rows)
-    counts, fresh, behind = WrittenVersions(), Rows(), Rows()
+    counts, fresh, behind = WrittenVersions(), statements.Rows(), statements.Rows()
     if not (versions or lines.numbered):
         fresh, counts.new, rows = rows, len(rows), []
     for group, some in groupby(rows, key=itemgetter(slice(width))):
@@ -335,21 +331,23 @@ def _write(
             (*(key := row[:keys]), number, lines.line_id(key), *row[keys:end]) for row in fresh
         ]
         columns = (*lines.keys, "since", "line", *lines.content)
-        insert_rows(connection, table=lines.table, columns=columns, rows=stated_now)
+        statements.insert_rows(connection, table=lines.table, columns=columns, rows=stated_now)
     return counts
 
 
-def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
+def _versions_of(
+    connection: statements.PlainConnection, lines: LineKind, rows: statements.Rows
+) -> dict[Row, statements.Rows]:
+    found, firsts = defaultdict[Row, statements.Rows](list), {row[0] for row in rows}
     # A file with only new lines, such as the first file, needs no lookup of its keys.
-    any_between = statement(
+    any_between = statements.statement(
         "SELECT 1 FROM {table} WHERE {key} BETWEEN ? AND ? LIMIT 1",
         table=lines.table,
         key=lines.group[0],
     )
     if not firsts or not connection.ask(any_between, (min(firsts), max(firsts))):
         return found
-    sql = statement(
+    sql = statements.statement(
         "SELECT {keys}, since, until, {content} FROM {table} WHERE {key} IN ({}){in_force}",
         keys=", ".join(lines.keys),
         content=", ".join(lines.content),
@@ -358,15 +356,17 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
         in_force="" if lines.texts else " AND until IS NULL",
     )
     width = len(lines.group)
-    for row in select_rows(connection, sql=sql, values=firsts):
+    for row in statements.select_rows(connection, sql=sql, values=firsts):
         found[row[:width]].append(row)
     return found
 
 
-def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
+def _supersede(
+    connection: statements.PlainConnection, lines: LineKind, rows: statements.Rows, number: int
+) -> None:
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":
-        sql = statement(
+        sql = statements.statement(
             "UPDATE {table} SET until=? WHERE {same}",
             table=lines.table,
             same=" AND ".join(f"{name}=?" for name in keys),
@@ -378,7 +378,7 @@ def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number:
         return
     columns: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)]
     kinds = ["bigint" if isinstance(column[0], int) else "text" for column in columns]
-    sql = statement(
+    sql = statements.statement(
         "UPDATE {table} SET until=?::bigint FROM unnest({arrays}) AS behind ({keys}) WHERE {same}",
         table=lines.table,
         arrays=", ".join(f"?::{kind}[]" for kind in kinds),
@@ -398,18 +398,20 @@ async def lines_known(
     *,
     as_of: Instant,
     **having: Iterable[str],
-) -> Rows:
+) -> statements.Rows:
     """Return the lines that have one of the wanted values."""
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
-        sql = statement(
+        sql = statements.statement(
             "SELECT {columns} FROM {table} WHERE {known} AND {name} IN ({})",
             columns=columns,
             table=LINES[kind].table,
             known=import_store.KNOWN.replace(":number", "?"),
             name=name,
         )
-        rows = await select_in(connection, sql=sql, values=set(values), first=(number, number))
+        rows = await statements.select_in(
+            connection, sql=sql, values=set(values), first=(number, number)
+        )
         found |= dict.fromkeys(rows)
     return list(found)
 
@@ -505,7 +507,9 @@ def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClau
     table, keys, own = LINES[kind].table, LINES[kind].keys, LINES[kind].content
     content = own if form is _CHANGED else ("line", *own)
     made = _MADE if kind == "bank" else ""
-    standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys), made=made)
+    standing = statements.statement(
+        _STANDING, table=table, same=_equal("stated", "one", keys), made=made
+    )
     names = {
         "table": table,
         "sums": import_store.summed(f"abs({LINES[kind].money})"),
@@ -518,14 +522,16 @@ def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClau
         "one_within": _within(f"one.{keys[0]}", stretch),
         "both": _equal("before", "one", keys),
         "of_it": _equal("one", table, keys),
-        "by_it": statement(
+        "by_it": statements.statement(
             _BY_IT, one_within=_within(f"one.{keys[0]}", stretch), standing=standing
         ),
         "within": _within(f"{table}.{keys[0]}", stretch),
         "standing_before": standing.replace(":beyond", ":number"),
     }
     return text(
-        statement(form, **{name: words for name, words in names.items() if f"{{{name}}}" in form})
+        statements.statement(
+            form, **{name: words for name, words in names.items() if f"{{{name}}}" in form}
+        )
     )
 
 

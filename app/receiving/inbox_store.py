@@ -11,17 +11,9 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from app.context.unread import EVERYTHING, Backlog, InboxEnd
+from app.database import statements
 from app.database.gaps import LAST_COMMIT, FoundGap
 from app.database.holders import HELD
-from app.database.statements import (
-    Plain,
-    PlainConnection,
-    Result,
-    Words,
-    insert_rows,
-    select_rows,
-    statement,
-)
 from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
@@ -88,12 +80,12 @@ class Suspect(NamedTuple):
     taken_by: str | None
 
 
-def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
+def ask_to_tidy(connection: statements.PlainConnection, up_to: int) -> None:
     """Ask the receiver to delete read rows."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
 
 
-def tidied(connection: PlainConnection) -> int:
+def tidied(connection: statements.PlainConnection) -> int:
     """Return the row number up to which traces are deleted."""
     return counter(connection, TIDIED)
 
@@ -113,7 +105,7 @@ class Progress(NamedTuple):
 # --- rows of the inbox ----------------------------------------------------------------------------
 
 
-def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
+def keep_row(connection: statements.PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
     """Insert one inbox row. Return its number and size in bytes."""
     row = inbox_row(items)
     ((seq,),) = connection.ask(KEEP, row)
@@ -130,7 +122,7 @@ KEEP: Final = (
     "INSERT INTO inbox (count, received_at, size, records) VALUES (?, ?, ?, ?) RETURNING seq"
 )
 
-KEEP_HELD: Final = statement(
+KEEP_HELD: Final = statements.statement(
     "WITH held AS ({held}) INSERT INTO inbox (count, received_at, size, records) "
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
@@ -139,7 +131,12 @@ KEEP_HELD: Final = statement(
 
 
 def rows_after(
-    connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
+    connection: statements.PlainConnection,
+    after: int,
+    *,
+    limit: int,
+    most_bytes: int,
+    in_file: bool,
 ) -> list[Unread]:
     """Return the next inbox rows, up to both limits."""
     heads = connection.ask(_HEADS, (after, limit))
@@ -170,7 +167,7 @@ def items_of(records: bytes) -> list[Item] | None:
         return None
 
 
-def delete_up_to(connection: PlainConnection, last: int) -> None:
+def delete_up_to(connection: statements.PlainConnection, last: int) -> None:
     """Delete the inbox file's read rows up to this number."""
     rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
     if rows:
@@ -178,14 +175,14 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
         add_to_counter(connection, RECORDS_DELETED, sum(count for _, count in rows))
 
 
-def cover(connection: PlainConnection) -> None:
+def cover(connection: statements.PlainConnection) -> None:
     """Record that the database's file contains everything read."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
 
 
-def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
+def take_out(connection: statements.PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
     """Delete these rows in the transaction that stores their content. Return the deleted rows.
 
     All rows must share one claim, or have none.
@@ -195,7 +192,7 @@ def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread
     claim = table[0].taken_by or "" if table else ""
     gone = {
         row[0]
-        for row in select_rows(
+        for row in statements.select_rows(
             connection, sql=_DELETE, values=[row.seq for row in table], first=(claim,)
         )
     }
@@ -212,24 +209,24 @@ def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread
 _DELETE: Final = "DELETE FROM inbox WHERE coalesce(taken_by, '') = ? AND seq IN ({}) RETURNING seq"
 
 
-def position_of(connection: PlainConnection) -> int:
+def position_of(connection: statements.PlainConnection) -> int:
     """Return the number of the inbox file's last row that was read."""
     return counter(connection, POSITION)
 
 
-def counter(connection: PlainConnection, name: str) -> int:
+def counter(connection: statements.PlainConnection, name: str) -> int:
     """Return the value of a counter; 0 if it was never written."""
     rows = connection.ask("SELECT value FROM counters WHERE name=?", (name,))
     return int(rows[0][0]) if rows else 0
 
 
-def last_backup(connection: PlainConnection) -> Instant | None:
+def last_backup(connection: statements.PlainConnection) -> Instant | None:
     """Return the time of the last recorded backup, or None."""
     noted = counter(connection, LAST_BACKUP)
     return Instant(noted) if noted else None
 
 
-def put_counter(connection: PlainConnection, name: str, value: int) -> None:
+def put_counter(connection: statements.PlainConnection, name: str, value: int) -> None:
     connection.ask(_PUT_COUNTER, (name, value))
 
 
@@ -239,7 +236,7 @@ _PUT_COUNTER: Final = (
 )
 
 
-def add_to_counter(connection: PlainConnection, name: str, more: int) -> None:
+def add_to_counter(connection: statements.PlainConnection, name: str, more: int) -> None:
     connection.ask(_ADD_TO_COUNTER, (name, more))
 
 
@@ -249,13 +246,13 @@ _ADD_TO_COUNTER: Final = (
 )
 
 
-def fact(connection: PlainConnection, name: str) -> str | None:
+def fact(connection: statements.PlainConnection, name: str) -> str | None:
     """Return one stored fact about the database itself; None if it is not stored."""
     rows = connection.ask("SELECT value FROM meta WHERE name=?", (name,))
     return str(rows[0][0]) if rows else None
 
 
-def put_fact(connection: PlainConnection, name: str, value: str) -> None:
+def put_fact(connection: statements.PlainConnection, name: str, value: str) -> None:
     connection.ask(
         "INSERT INTO meta (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=excluded.value",
@@ -272,7 +269,7 @@ class FileFacts(NamedTuple):
     records_deleted: int
 
 
-def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
+def adopt(connection: statements.PlainConnection, file: FileFacts | None) -> None:
     """Make this file the inbox file, with all rows unread."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
@@ -283,7 +280,7 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
     go_on_from(connection, file)
 
 
-def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
+def go_on_from(connection: statements.PlainConnection, file: FileFacts) -> None:
     """Record rows up to the last deleted row as read."""
     for name, value in (
         (POSITION, file.deleted),
@@ -294,7 +291,7 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 
 
 def found_gap(
-    connection: PlainConnection, file: FileFacts | None, *, now: Instant
+    connection: statements.PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
     """Return the gap if recorded commits are missing."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
@@ -321,7 +318,7 @@ def found_gap(
     return until_now(connection, found, now=now)
 
 
-def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
+def until_now(connection: statements.PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
     """Return the gap, ending at `now` at the latest."""
     since = found.since
     if since > now:
@@ -334,7 +331,11 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 
 
 def gap_since_backup(
-    connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
+    connection: statements.PlainConnection,
+    file: FileFacts | None,
+    *,
+    last: int | None,
+    now: Instant,
 ) -> FoundGap | None:
     """Return the gap of commits since a restored backup."""
     has = Instant(counter(connection, LAST_COMMIT))
@@ -354,7 +355,7 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 
 
 def gap_of_inbox(
-    connection: PlainConnection, file: FileFacts | None, *, now: Instant
+    connection: statements.PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
     """Return a gap for a missing or replaced inbox file."""
     known = fact(connection, IDENTITY)
@@ -379,7 +380,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 # --- suspects, which are read one by one ----------------------------------------------------------
 
 
-def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
+def suspect(connection: statements.PlainConnection, rows: Sequence[Unread]) -> None:
     """Split these rows into single records that are read alone."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
@@ -387,10 +388,12 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
             alone.append((row.received_at, MOST_TRIES, 0, "", row.records))
             continue
         alone += [(item.received_at, 0, 0, "", framed([item])) for item in row.items]
-    insert_rows(connection, table="suspects", columns=_NEW_SUSPECT, rows=alone)
+    statements.insert_rows(connection, table="suspects", columns=_NEW_SUSPECT, rows=alone)
 
 
-def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
+def next_suspects(
+    connection: statements.PlainConnection, *, aside: bool, limit: int
+) -> list[Suspect]:
     """Return up to `limit` single records, oldest first."""
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
@@ -398,7 +401,7 @@ def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> li
 
 SUSPECT_COLUMNS: Final = "seq, tries, orders, record, taken_by"
 
-_SUSPECTS: Final = statement(
+_SUSPECTS: Final = statements.statement(
     "SELECT {columns} FROM suspects WHERE aside=? ORDER BY seq LIMIT ?", columns=SUSPECT_COLUMNS
 )
 
@@ -410,7 +413,9 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
     return Suspect(seq, tries, bytes(record), items[0] if items else None, named, taken_by)
 
 
-def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
+def note_orders(
+    connection: statements.PlainConnection, one: Suspect, *, orders: Sequence[str]
+) -> None:
     """Store the orders that an unclaimed record mentions."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
@@ -418,7 +423,9 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
     )
 
 
-def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
+def set_aside(
+    connection: statements.PlainConnection, one: Suspect, *, orders: Sequence[str]
+) -> bool:
     """Set a record aside for a person. Return False if claimed."""
     found = connection.ask(
         "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
@@ -428,7 +435,7 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
     return bool(found)
 
 
-def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
+def take_suspect_out(connection: statements.PlainConnection, one: Suspect) -> bool:
     """Delete a single record. Return False under another reader's claim."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
@@ -437,18 +444,18 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
     return bool(found)
 
 
-def orders_waiting(connection: PlainConnection) -> set[str]:
+def orders_waiting(connection: statements.PlainConnection) -> set[str]:
     """Return the orders that an unread record can concern."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 
 
-def try_again(connection: PlainConnection) -> int:
+def try_again(connection: statements.PlainConnection) -> int:
     """Make all records that were set aside readable again. Return their number."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
 
 
-def count_set_aside(connection: PlainConnection) -> int:
+def count_set_aside(connection: statements.PlainConnection) -> int:
     return int(connection.ask("SELECT count(*) FROM suspects WHERE aside=1")[0][0])
 
 
@@ -459,8 +466,11 @@ class Lender(Protocol):
     """Interface to snapshots of a database, or of its inbox file."""
 
     async def on_snapshot(
-        self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
-    ) -> Result: ...
+        self,
+        function: statements.Plain[statements.Words, statements.Result],
+        *args: statements.Words.args,
+        **words: statements.Words.kwargs,
+    ) -> statements.Result: ...
 
 
 class FileLender(Lender, Protocol):
@@ -533,13 +543,13 @@ class InboxRows:
 
 
 def _next_in_database(
-    connection: PlainConnection, limit: int, most_bytes: int
+    connection: statements.PlainConnection, limit: int, most_bytes: int
 ) -> tuple[list[Unread], int]:
     rows = rows_after(connection, 0, limit=limit, most_bytes=most_bytes, in_file=False)
     return rows, position_of(connection)
 
 
-def _progress(connection: PlainConnection) -> Progress:
+def _progress(connection: statements.PlainConnection) -> Progress:
     rows = connection.ask("SELECT name, value FROM counters WHERE name IN (?, ?, ?, ?)", _PROGRESS)
     found = {str(name): int(value) for name, value in rows}
     return Progress(*(found.get(name, 0) for name in _PROGRESS))
@@ -549,7 +559,7 @@ _PROGRESS: Final = (POSITION, TIDY, COVERED, LAST_COMMIT)
 
 
 def _rows_of_file(
-    connection: PlainConnection,
+    connection: statements.PlainConnection,
 ) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
     rows = connection.ask("SELECT seq, count, size, received_at FROM inbox ORDER BY seq")
     noted = counter(connection, LAST_COMMIT)
@@ -557,18 +567,18 @@ def _rows_of_file(
     return found, counter(connection, TIDIED), noted
 
 
-def _kept_bytes(connection: PlainConnection, position: int) -> int:
+def _kept_bytes(connection: statements.PlainConnection, position: int) -> int:
     ((size,),) = connection.ask("SELECT sum(size) FROM inbox WHERE seq <= ?", (position,))
     return int(size or 0)
 
 
-def last_number(connection: PlainConnection) -> int:
+def last_number(connection: statements.PlainConnection) -> int:
     """Return the highest row number that the inbox file has ever assigned."""
     rows = connection.ask("SELECT seq FROM sqlite_sequence WHERE name='inbox'")
     return int(rows[0][0]) if rows else 0
 
 
-def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
+def counted_after(connection: statements.PlainConnection, after: int, *, up_to: int) -> Backlog:
     """Return the counts of the rows between two numbers."""
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
@@ -578,14 +588,16 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
     return Backlog(records=int(records or 0), size=int(size or 0), oldest=oldest, newest=newest)
 
 
-def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
+def _in_file(
+    connection: statements.PlainConnection, after: int, up_to: int
+) -> tuple[Backlog, int, bool]:
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
     return counted_after(connection, after, up_to=up_to), last, complete
 
 
-def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
+def _in_database(connection: statements.PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "

@@ -18,14 +18,7 @@ from posixpath import normpath
 from typing import IO, Any, Final, TypeVar
 from xml.parsers import expat
 
-from python_calamine import (
-    CalamineError,
-    CalamineSheet,
-    CalamineWorkbook,
-    SheetTypeEnum,
-    SheetVisibleEnum,
-    load_workbook,
-)
+import python_calamine
 
 from app.core.child import MIB, ChildLimits, ChildStopped, write_from_child
 from app.core.text import counted
@@ -109,12 +102,12 @@ def sheet_names(path: Path) -> Iterator[bytes]:
     """Yield the sheets' names, or an error, as JSON."""
     try:
         check_workbook(path)
-        book = _of_library(partial(load_workbook, path))
+        book = _of_library(partial(python_calamine.load_workbook, path))
         yield _line(
             [
                 each.name
                 for each in book.sheets_metadata
-                if each.typ == SheetTypeEnum.WorkSheet
+                if each.typ == python_calamine.SheetTypeEnum.WorkSheet
                 and _of_library(partial(book.get_sheet_by_name, each.name)).height
             ]
         )
@@ -335,7 +328,7 @@ _PANIC: Final = "PanicException"
 _MOST_LISTED: Final = 10
 
 
-def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
+def _hidden_rows(sheet: python_calamine.CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
     if hidden := doubts.hidden:
         yield (
             f"Hidden rows are imported, too: {counted(len(hidden), 'row')} of the sheet "
@@ -356,13 +349,13 @@ def _stretches(rows: Sequence[int]) -> str:
     )
 
 
-def _other_sheets(book: CalamineWorkbook, chosen: str) -> Iterator[str]:
+def _other_sheets(book: python_calamine.CalamineWorkbook, chosen: str) -> Iterator[str]:
     others = []
     for each in book.sheets_metadata:
-        if each.name == chosen or each.typ != SheetTypeEnum.WorkSheet:
+        if each.name == chosen or each.typ != python_calamine.SheetTypeEnum.WorkSheet:
             continue
         if rows := _of_library(partial(book.get_sheet_by_name, each.name)).height:
-            hidden = "" if each.visible == SheetVisibleEnum.Visible else ", hidden"
+            hidden = "" if each.visible == python_calamine.SheetVisibleEnum.Visible else ", hidden"
             others.append(f"{each.name[:80]!r} ({counted(rows, 'row')}{hidden})")
     if others:
         more = len(others) - _MOST_LISTED
@@ -374,13 +367,19 @@ def _other_sheets(book: CalamineWorkbook, chosen: str) -> Iterator[str]:
         )
 
 
-def _sheet(path: Path, name: str | None) -> tuple[CalamineWorkbook, CalamineSheet]:
-    book = _of_library(partial(load_workbook, path))
-    sheets = [each for each in book.sheets_metadata if each.typ == SheetTypeEnum.WorkSheet]
+def _sheet(
+    path: Path, name: str | None
+) -> tuple[python_calamine.CalamineWorkbook, python_calamine.CalamineSheet]:
+    book = _of_library(partial(python_calamine.load_workbook, path))
+    sheets = [
+        each for each in book.sheets_metadata if each.typ == python_calamine.SheetTypeEnum.WorkSheet
+    ]
     if name is not None and name not in [each.name for each in sheets]:
         there = ", ".join(repr(each.name[:80]) for each in sheets[:_MOST_LISTED])
         raise tables.RefusedTable(1, f"there is no sheet {name[:80]!r}; there are: {there}")
-    shown = [each.name for each in sheets if each.visible == SheetVisibleEnum.Visible]
+    shown = [
+        each.name for each in sheets if each.visible == python_calamine.SheetVisibleEnum.Visible
+    ]
     if not shown and name is None:
         raise tables.RefusedTable(1, "the workbook has no visible sheet")
     return book, _of_library(partial(book.get_sheet_by_name, name or shown[0]))
@@ -392,7 +391,7 @@ Given = TypeVar("Given")
 def _of_library(read: Callable[[], Given]) -> Given:
     try:
         return read()
-    except CalamineError as error:
+    except python_calamine.CalamineError as error:
         name = type(error).__name__  # its text may quote a cell
         raise tables.RefusedTable(
             1, f"the workbook cannot be read ({name}): save it again, or as CSV"
