@@ -2,9 +2,9 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
@@ -12,7 +12,7 @@ from reconcile.matching.books import OF_WALLET, StatementKind
 from reconcile.matching.breaks import at_risk
 from reconcile.matching.causes import BREAK_CAUSES, BreakCause
 from reconcile.matching.ledger_lines import LedgerLine, Taken
-from reconcile.matching.rules import Coverage
+from reconcile.matching.rules import Coverage, Covered
 from reconcile.matching.suspense import Suspended, age_of
 from reconcile.matching.tally import Unsettled
 from reconcile.matching.wallets import WalletSums
@@ -20,7 +20,6 @@ from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting import orders
 from reconcile.reporting import report as r
-from reconcile.reporting.compared import coverage_rows
 from reconcile.reporting.input import (
     BankView,
     BreakSeen,
@@ -30,6 +29,62 @@ from reconcile.reporting.input import (
     settled,
 )
 from reconcile.reporting.own_currency import Rates, in_own_currency
+from reconcile.reporting.report import CoverageRow
+
+# --- coverage rows of a report: days that imported files cover ------------------------------------
+
+_KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", "bank", "book")
+
+
+def coverage_rows(
+    coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
+) -> tuple[CoverageRow, ...]:
+    """Return the report's coverage rows."""
+    with_wallets = {each.name for each in coverage.wallets}
+    sources = [each for each in coverage.statements if each.name not in with_wallets]
+    known = {each.name for each in coverage.statements}
+    sources += [Covered(name=name) for name in captures if name not in known]
+    by_kind = {
+        "statement": [*sources, *coverage.wallets],
+        "bank": [*coverage.bank],
+        "book": [*coverage.books],
+    }
+    return tuple(
+        row
+        for kind in _KINDS
+        for each in sorted(by_kind[kind], key=lambda one: (one.name, one.wallet or ""))
+        for row in _rows(kind, each, payments=captures.get(each.name, 0) if kind == "statement"
+                         else 0, start=start, end=end)
+    )  # fmt: skip
+
+
+def _rows(
+    kind: Literal["statement", "bank", "book"],
+    covered: Covered,
+    *,
+    payments: int,
+    start: Instant,
+    end: Instant,
+) -> Iterator[CoverageRow]:
+    within: list[tuple[Instant | None, Instant | None]] = [
+        (max(span.since, start), min(span.until, end))
+        for span in covered.spans
+        if span.since < end and span.until > start
+    ]
+    for since, until in within or [(None, None)]:
+        yield CoverageRow(
+            kind=kind,
+            name=covered.name,
+            wallet=covered.wallet,
+            since=since,
+            until=until,
+            whole=(since, until) == (start, end),
+            payments=payments,
+            declared_by=", ".join(covered.declared_by),
+        )
+
+
+# --------------------------------------------------------------------------------------------------
 
 Line = TypeVar("Line")
 

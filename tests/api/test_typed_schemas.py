@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
+from app.api.openapi import Schemas
 from app.api.request_body import texts
-from app.api.typed_schemas import Schemas
 from app.core.problems import ApiProblem
 from reconcile.documents import Count, Keywords
 

@@ -10,10 +10,9 @@ import pytest
 
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
-from app.finance import key_ranges
+from app.finance import reconcile_period
 from app.finance.break_store import runs
-from app.finance.key_ranges import Ranges
-from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
 from reconcile.matching.match import MatchingPart
 from tests.bench.reconciled import RULES
@@ -31,7 +30,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 async def context(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppContext]:
     """Build a month; a few of its orders are enough for several processes."""
-    monkeypatch.setattr(key_ranges, "FEW_ORDERS", 0)
+    monkeypatch.setattr(reconcile_period, "FEW_ORDERS", 0)
     async with opened(url) as inbox:
         yield await filled(inbox)
 

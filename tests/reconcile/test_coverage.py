@@ -16,7 +16,7 @@ from reconcile.matching.rules import (
     joined_spans,
     waits_in,
 )
-from reconcile.reporting.compared import coverage_rows
+from reconcile.reporting.tally import coverage_rows
 from tests.reconcile.books_cases import case, causes, decided, stands
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, START, covered
