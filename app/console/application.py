@@ -39,13 +39,7 @@ from app.console.view import (
     View,
 )
 from app.console.words import address, spoken
-from app.core.errors import (
-    ConfigurationError,
-    NotFoundError,
-    TallyhookError,
-    UnreachableError,
-    UsageError,
-)
+from app.core import errors
 from app.core.ids import new_token
 from app.core.masking import looks_like_a_phone
 from app.orders.customers import checked_reason
@@ -61,7 +55,7 @@ STATIC: Final = {
     "icon.svg": "image/svg+xml",
 }
 
-STATUSES: Final = {NotFoundError: 404, UsageError: 400, UnreachableError: 503}
+STATUSES: Final = {errors.NotFoundError: 404, errors.UsageError: 400, errors.UnreachableError: 503}
 
 LISTED_ON: Final = {
     "/cases": "/orders",
@@ -147,7 +141,7 @@ class Application:
             ],
             exception_handlers={
                 HTTPException: self._on_http,
-                TallyhookError: self._on_error,
+                errors.TallyhookError: self._on_error,
                 Exception: self._on_fault,
             },
             lifespan=self._lifespan,
@@ -199,13 +193,13 @@ class Application:
             try:
                 view = replace(view, behind_s=await behind_s(view.context, patience="none"))
                 if "\0" in subject or any("\0" in each for each in request.query_params.values()):
-                    raise UsageError("there is a zero byte (%00) in the address")
+                    raise errors.UsageError("there is a zero byte (%00) in the address")
                 if person.may(permission):
                     with shown_in(locale_of(request.headers.get("accept-language", ""))):
                         return _saying(view.behind_s, await show(view))
                 roles = " and ".join(sorted(ROLES_OF[permission]))
                 status, sentence = 403, NOT_ALLOWED.format(person.role, roles)
-            except (NotFoundError, UsageError, UnreachableError) as error:
+            except (errors.NotFoundError, errors.UsageError, errors.UnreachableError) as error:
                 status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
                 sentence = str(error)
                 if wanted == "html":
@@ -226,7 +220,7 @@ class Application:
             view = view.at(**dict.fromkeys(page.following.values()))
         try:
             document = await page.load(view)
-        except UsageError as error:
+        except errors.UsageError as error:
             if view.format != "html" or not _typed(view, page):
                 raise
             return await self._form_again(view, page, error)
@@ -253,7 +247,7 @@ class Application:
         button = f"To the page {listed.title}"
         return self._pages.problem(status, sentence, view=view, back=path, button=button)
 
-    async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
+    async def _form_again(self, view: View, of: Page | Act, error: errors.UsageError) -> Response:
         own = of if isinstance(of, Page) else None
         page = next((each for each in PAGES if each.path == of.form_on), own)
         assert page is not None
@@ -273,7 +267,7 @@ class Application:
         try:
             text = (await form_fields(view.request)).get("text", "")
             document = await find_document(view, text)
-        except UsageError as error:
+        except errors.UsageError as error:
             document = {
                 "problem": str(error), "looked_for": [], "orders": [], "notes": [], "more": False,
                 "money": [], "more_money": False, "searched_to": None, "go_on_with": "",
@@ -295,7 +289,7 @@ class Application:
         if view.request.method != "POST":
             try:
                 return await self._ask(view, act)
-            except UsageError as error:
+            except errors.UsageError as error:
                 if not _typed(view, act):
                     raise
                 return await self._form_again(view, act, error)
@@ -307,7 +301,7 @@ class Application:
             else:
                 given = await form_fields(view.request)
             return await self._do(replace(view, given=given, files=files), act)
-        except UsageError as error:
+        except errors.UsageError as error:
             if not act.file or files:
                 raise
             return await self._ask(view, act, str(error))
@@ -364,7 +358,7 @@ class Application:
             if not act.download and not await first():
                 return self._sent_before(view, form)
             done = await act.do(view, reason)
-        except UsageError as error:
+        except errors.UsageError as error:
             return await self._ask(view, act, str(error), form=form)
         if isinstance(done, Response):
             return done
@@ -413,8 +407,8 @@ class Application:
         )
 
     async def _on_error(self, request: Request, error: Exception) -> Response:
-        status = 400 if isinstance(error, UsageError) else 503
-        assert not isinstance(error, ConfigurationError)
+        status = 400 if isinstance(error, errors.UsageError) else 503
+        assert not isinstance(error, errors.ConfigurationError)
         return self._pages.problem(status, spoken(str(error)))
 
 

@@ -16,15 +16,8 @@ from app.access.sessions import somebody_can_sign_in
 from app.config.settings import Settings
 from app.context.configured import keep_profiles
 from app.context.context import AppContext, Elsewhere
+from app.core import errors
 from app.core.child_processes import console_beside, leave_signals_to_parent
-from app.core.errors import (
-    ConfigurationError,
-    PortTaken,
-    StorePoisoned,
-    StoreUnavailable,
-    UnreachableError,
-    UsageError,
-)
 from app.core.hosts import is_loopback
 from app.core.ids import new_token
 from app.core.jobs import Jobs
@@ -80,7 +73,9 @@ async def serve(
     console      host and port of a console to start, too
     """
     if not with_worker and is_sqlite(settings.database_url):
-        raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` is the worker too")
+        raise errors.UsageError(
+            "--no-worker is for PostgreSQL; on SQLite `serve` is the worker too"
+        )
     keep_profiles(settings)
     new = no_database_yet(settings)
     async with AsyncExitStack() as stack:
@@ -105,15 +100,17 @@ async def serve(
         try:
             await server.serve(sockets=None if listener is None else [listener])
         except SystemExit as failed:  # Uvicorn raises this if it could not bind
-            raise PortTaken(host, port) from failed
+            raise errors.PortTaken(host, port) from failed
         finally:
             await cancelled(*beside)
             for number in ending_signals():
                 loop.remove_signal_handler(number)
         if service.broken:
-            raise UnreachableError("; ".join(service.broken) + "; see the log, then start again")
+            raise errors.UnreachableError(
+                "; ".join(service.broken) + "; see the log, then start again"
+            )
         if not server.started:
-            raise PortTaken(host, port)
+            raise errors.PortTaken(host, port)
     log.info("stopped")
     tell_left_out(at_once=True)
 
@@ -183,7 +180,7 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
             near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
             place = f"http://{f'[{near}]' if ':' in near else near}:{port}"
     while True:
-        with suppress(StoreUnavailable):
+        with suppress(errors.StoreUnavailable):
             return await note_service(service.context, address=place, name=service.name)
         await asyncio.sleep(NOTE_AGAIN_S)
 
@@ -199,7 +196,7 @@ UPLOAD_S: Final = 300.0
 def check_reachable(settings: Settings, *, host: str) -> None:
     """Raise ConfigurationError if others can reach the console without a public https address."""
     if not is_loopback(host) and not settings.console.public_url:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             [
                 "TALLYHOOK_CONSOLE__PUBLIC_URL: write the https address at which people open the "
                 f"console, because other machines can reach it on {host}"
@@ -278,7 +275,7 @@ BEGUN: Final = (
 async def _check_somebody_can_sign_in(context: AppContext, *, host: str) -> None:
     company = context.settings.oidc.issuer is not None
     if not (is_loopback(host) or company or await somebody_can_sign_in(context)):
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             [
                 "nobody can sign in to the console yet: run `tallyhook operators invite NAME "
                 "--role admin`, and open the link at the console on 127.0.0.1 first"
@@ -336,7 +333,7 @@ async def serve_console(
         for task in beside:
             task.cancel()
         if context.database.poison is not None:
-            raise UnreachableError(context.database.poison)
+            raise errors.UnreachableError(context.database.poison)
 
 
 LOOK_S: Final = 2.0
@@ -346,7 +343,7 @@ LOOK_S: Final = 2.0
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
-        with suppress(StorePoisoned):
+        with suppress(errors.StorePoisoned):
             context.database.writer.check_place()
     end()
 
@@ -373,4 +370,4 @@ def _bound(host: str, port: int) -> socket:
     try:
         return uvicorn.Config(lambda: None, host=host, port=port, log_config=None).bind_socket()
     except SystemExit as failed:  # Uvicorn raises this if it could not bind
-        raise PortTaken(host, port) from failed
+        raise errors.PortTaken(host, port) from failed

@@ -17,7 +17,8 @@ from app.context.context import AppContext
 from app.core.clock import SetClock
 from app.database.engine import Connection as Session
 from app.database.statements import insert_rows, run
-from app.finance import ledger_line_store, reconcile_period
+from app.finance import ledger_line_store
+from app.finance import reconcile_period as ranges_of
 from app.finance.break_acts import breaks_of_run, finished_run, living_breaks
 from app.finance.reconcile_period import Ran, Ranges, RunRequest, ran, reconcile_period
 from app.finance.reconcile_rows import Snapshot
@@ -110,8 +111,8 @@ class ReconcilingContract:
         asked = RunRequest(rules=f'date_window = "2 days"\n{RULES}')
         one = await kept(context, await reconcile_period(context, asked, progress=progress.append))
         chance, keys = random.Random(1), [row.key for row in MONTH.takings()]
-        monkeypatch.setattr(reconcile_period, "_started", in_thread)
-        monkeypatch.setattr(reconcile_period, "FEW_ORDERS", 0)
+        monkeypatch.setattr(ranges_of, "_started", in_thread)
+        monkeypatch.setattr(ranges_of, "FEW_ORDERS", 0)
         written_once_shared(monkeypatch, inbox)
         for jobs in (1, 2, 5):
             cuts, read = sorted(chance.sample(keys, jobs - 1)), list[int]()
@@ -147,6 +148,6 @@ def written_once_shared(monkeypatch: pytest.MonkeyPatch, inbox: Inbox) -> None:
 
 def in_thread(inbox: Settings) -> tuple[object, Connection]:
     ours, theirs = Pipe()
-    thread = Thread(target=reconcile_period.answer, args=(theirs, inbox))
+    thread = Thread(target=ranges_of.answer, args=(theirs, inbox))
     thread.start()
     return SimpleNamespace(kill=lambda: None, join=thread.join), ours

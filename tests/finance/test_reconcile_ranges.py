@@ -10,7 +10,7 @@ import pytest
 
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
-from app.finance import reconcile_period
+from app.finance import reconcile_period as ranges_of
 from app.finance.break_store import runs
 from app.finance.reconcile_period import Ranges, RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
@@ -30,7 +30,7 @@ def url(tmp_path: Path) -> str:
 @pytest.fixture
 async def context(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AppContext]:
     """Build a month; a few of its orders are enough for several processes."""
-    monkeypatch.setattr(reconcile_period, "FEW_ORDERS", 0)
+    monkeypatch.setattr(ranges_of, "FEW_ORDERS", 0)
     async with opened(url) as inbox:
         yield await filled(inbox)
 

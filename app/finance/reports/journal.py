@@ -14,15 +14,9 @@ from app.finance import report_period
 from app.finance.closed_periods import closing_named
 from app.finance.files.rates import merchant_rates
 from app.finance.period_store import PrintParts, print_parts
+from app.finance.reports import journal_forms
 from app.finance.reports.accounts import Accounts, merchant_accounts
 from app.finance.reports.journal_documents import OwnBalancesDocument, PostedDocument
-from app.finance.reports.journal_forms import (
-    JOURNAL_FORMATS,
-    JOURNAL_FORMS,
-    DaySum,
-    JournalFormat,
-    posted_document,
-)
 from reconcile.money import Money, to_json
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting.journal import EXCHANGED, ROLES, Role, Transaction
@@ -36,7 +30,7 @@ USUAL: Final = Accounts()
 async def write_journal(
     context: AppContext,
     scope: Scope,
-    form: JournalFormat,
+    form: journal_forms.JournalFormat,
     *,
     write: Callable[[bytes], object],
     accounts: Accounts | None = None,
@@ -61,7 +55,7 @@ async def journal_prints(
 ) -> dict[str, PrintParts]:
     """Return the files to store for a closed month."""
     kept = PrintParts()
-    prints = {form: PrintParts() for form in JOURNAL_FORMATS}
+    prints = {form: PrintParts() for form in journal_forms.JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
     begun_all = {
         form: begun(form, scope, write=made.write, accounts=accounts, rates=rates)
@@ -86,13 +80,17 @@ async def journal_prints(
     }
 
 
-def print_name(form: JournalFormat) -> str:
+def print_name(form: journal_forms.JournalFormat) -> str:
     """Return the name of a closed month's stored journal."""
     return f"journal.{form}"
 
 
 async def closed_journal(
-    context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
+    context: AppContext,
+    period: str,
+    form: journal_forms.JournalFormat,
+    *,
+    version: int | None = None,
 ) -> AsyncGenerator[bytes]:
     """Yield the parts of a closed month's journal, rendered anew if needed."""
     async with context.database.reading() as connection:
@@ -122,7 +120,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 """Maximum bytes of a journal that is made in memory."""
 
 
-async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
+async def journal_in(context: AppContext, scope: Scope, form: journal_forms.JournalFormat) -> bytes:
     """Return a period's journal in one format."""
     file = io.BytesIO()
 
@@ -223,7 +221,7 @@ def own_document(
 
 
 def begun(
-    form: JournalFormat,
+    form: journal_forms.JournalFormat,
     scope: Scope,
     *,
     write: Callable[[bytes], object],
@@ -247,14 +245,14 @@ class JournalText:
 
     def __init__(
         self,
-        form: JournalFormat,
+        form: journal_forms.JournalFormat,
         *,
         scope: Scope,
         accounts: Accounts = USUAL,
         calendar: Calendar = IN_UTC,
         rates: Rates | None = None,
     ) -> None:
-        self._form, self._calendar = JOURNAL_FORMS[form], calendar
+        self._form, self._calendar = journal_forms.JOURNAL_FORMS[form], calendar
         self.scope, self.accounts = scope, accounts
         self._rates = rates
         self._settled: list[tuple[Money, Money]] = []
@@ -320,7 +318,7 @@ class JournalText:
             sums[role, name, currency] += minor
         for role, name, currency in sorted(sums, key=lambda key: (ROLES.index(key[0]), *key[1:])):
             money = Money(minor=sums[role, name, currency], currency=currency)
-            yield posted_document(name, role, money)
+            yield journal_forms.posted_document(name, role, money)
 
     def own_document(self) -> OwnBalancesDocument | None:
         own = self.own_balances()
@@ -345,13 +343,13 @@ class JournalText:
                 found[name, currency] += converted
         return dict(found), converter
 
-    def _days(self) -> Iterator[DaySum]:
+    def _days(self) -> Iterator[journal_forms.DaySum]:
         sums = self._sums if self._rates is None else self._own_days(self._rates)
         accounts = self.accounts
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):
             day, adjusted, currency, role, name = key
             if sums[key]:
-                yield DaySum(
+                yield journal_forms.DaySum(
                     day=day,
                     adjusted=adjusted,
                     role=role,
