@@ -25,7 +25,7 @@ from reconcile.reporting.closing import (
     closing_document,
     closing_of,
 )
-from reconcile.reporting.input import ChangeSeen
+from reconcile.reporting.inputs import ChangeSeen
 
 LEVEL: Final = 9
 """Level of compression. Reports are written once and kept forever."""

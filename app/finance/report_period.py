@@ -40,7 +40,7 @@ from reconcile.matching.wallets import Wallets
 from reconcile.periods import Calendar
 from reconcile.reporting import adjusting, journal
 from reconcile.reporting.closing import Closing, adjustments, figures
-from reconcile.reporting.input import BankView, BreakSeen, OrderSeen, merged
+from reconcile.reporting.inputs import BankView, BreakSeen, OrderSeen, merged
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally
 

@@ -87,7 +87,7 @@ from reconcile.matching.rules import ExpectedRate
 from reconcile.matching.suspense import Suspended, SuspenseFlow
 from reconcile.matching.wallets import HELD_BACK, WalletOpening
 from reconcile.money import Money
-from reconcile.reporting.input import (
+from reconcile.reporting.inputs import (
     BankView,
     Key,
     OrderSeen,

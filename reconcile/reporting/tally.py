@@ -20,7 +20,7 @@ from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting import orders
 from reconcile.reporting import report as r
-from reconcile.reporting.input import (
+from reconcile.reporting.inputs import (
     BankView,
     BreakSeen,
     ChangeSeen,

@@ -31,7 +31,7 @@ from reconcile.reporting.adjusting import (
     transaction_of,
     with_adjusting,
 )
-from reconcile.reporting.input import BankView, OrderSeen
+from reconcile.reporting.inputs import BankView, OrderSeen
 from reconcile.reporting.journal import (
     Adjusts,
     Posting,

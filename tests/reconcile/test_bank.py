@@ -30,7 +30,7 @@ from reconcile.matching.rules import (
 from reconcile.matching.tally import Unsettled
 from reconcile.matching.texts import named_in
 from reconcile.money import Money
-from reconcile.reporting.input import BankView, OrderSeen
+from reconcile.reporting.inputs import BankView, OrderSeen
 from reconcile.reporting.journal import Transaction, confirmed, transactions, written_off
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally

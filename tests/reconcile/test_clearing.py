@@ -12,7 +12,7 @@ from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break, Step
 from reconcile.matching.ledger_lines import Doubted
 from reconcile.matching.rules import ExpectedRate, MatchRules
-from reconcile.reporting.input import merged
+from reconcile.reporting.inputs import merged
 from reconcile.reporting.journal import transactions, written_off
 from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_truth import (

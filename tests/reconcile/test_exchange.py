@@ -14,7 +14,7 @@ from reconcile.matching.match import Match
 from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import ExpectedRate, MatchRules
 from reconcile.money import Money
-from reconcile.reporting.input import merged, settled
+from reconcile.reporting.inputs import merged, settled
 from reconcile.reporting.journal import transactions
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally

@@ -18,7 +18,7 @@ from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Terms
 from reconcile.money import Money
-from reconcile.reporting.input import BreakSeen, merged
+from reconcile.reporting.inputs import BreakSeen, merged
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.samples import scope, taking

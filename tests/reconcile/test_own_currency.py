@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from reconcile.instants import DAY, TICK
-from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.inputs import OrderSeen
 from reconcile.reporting.own_currency import Rates, UsedRate
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tally import PeriodTally

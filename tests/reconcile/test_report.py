@@ -22,7 +22,7 @@ from reconcile.matching.rules import Coverage, MatchRules, Terms
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.input import BreakSeen, OrderSeen, merged, settled, signed
+from reconcile.reporting.inputs import BreakSeen, OrderSeen, merged, settled, signed
 from reconcile.reporting.journal import ROLES, Revenue, transactions
 from reconcile.reporting.orders import standing, stretches
 from reconcile.reporting.report import FlowStep, PeriodReport, ties

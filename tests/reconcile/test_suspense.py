@@ -20,7 +20,7 @@ from reconcile.matching.suspense import (
     SuspenseStep,
     suspended,
 )
-from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.inputs import OrderSeen
 from reconcile.reporting.journal import Revenue, of_suspense, transactions
 from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.reporting.tally import PeriodTally

@@ -16,7 +16,7 @@ from reconcile.matching.period import Period
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
 from reconcile.matching.wallets import WalletRow, Wallets, WalletSums, due_after
 from reconcile.money import Money
-from reconcile.reporting.input import BankView, OrderSeen
+from reconcile.reporting.inputs import BankView, OrderSeen
 from reconcile.reporting.journal import Posting, transactions, written_off
 from tests.rows import for_each
 

@@ -12,7 +12,7 @@ from reconcile.matching.causes import BREAK_CAUSES
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.rules import Coverage
 from reconcile.money import Money
-from reconcile.reporting.input import BreakSeen, ChangeSeen, OrderSeen
+from reconcile.reporting.inputs import BreakSeen, ChangeSeen, OrderSeen
 from reconcile.reporting.report import Basis, MatchingRow, PeriodReport, Scope
 from reconcile.reporting.tally import PeriodTally
 from tests.reconcile.books_truth import covered

@@ -30,7 +30,7 @@ from reconcile.matching.breaks import Break, Step, life
 from reconcile.matching.rules import Coverage, MatchRules, Terms
 from reconcile.matching.settling import never_notified
 from reconcile.money import Money, from_major, major_text
-from reconcile.reporting.input import OrderSeen
+from reconcile.reporting.inputs import OrderSeen
 from reconcile.reporting.journal import (
     Adjusts,
     Posting,
