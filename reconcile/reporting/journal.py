@@ -87,17 +87,7 @@ from reconcile.matching.rules import ExpectedRate
 from reconcile.matching.suspense import Suspended, SuspenseFlow
 from reconcile.matching.wallets import HELD_BACK, WalletOpening
 from reconcile.money import Money
-from reconcile.reporting.inputs import (
-    BankView,
-    Key,
-    OrderSeen,
-    SettledLine,
-    dated,
-    settled,
-    settled_abroad,
-    stays_in_wallet,
-    taken_abroad,
-)
+from reconcile.reporting import inputs
 
 Role = Literal[
     "clearing",
@@ -203,15 +193,15 @@ NOTHING_SUSPENDED: Final[Mapping[tuple[str, str], Suspended]] = MappingProxyType
 
 
 def transactions(
-    seen: OrderSeen,
+    seen: inputs.OrderSeen,
     *,
     start: Instant,
     end: Instant,
-    bank: BankView | None = None,
+    bank: inputs.BankView | None = None,
     rates: Sequence[ExpectedRate] = (),
     suspense: Mapping[tuple[str, str], Suspended] = NOTHING_SUSPENDED,
     revenue: Revenue | None = None,
-    withdrawn: Set[Key] = frozenset(),
+    withdrawn: Set[inputs.Key] = frozenset(),
 ) -> Iterator[Transaction]:
     """Yield the order's transactions of a span of time."""
     order = None if seen.taking is None else seen.taking.order
@@ -257,7 +247,7 @@ def transactions(
                     order=order,
                     cites=cites,
                 )
-    for each in settled(seen):
+    for each in inputs.settled(seen):
         line, at = each.line, each.line.settled_at
         if at is not None and start <= at < end and (each.gross or each.fee or each.net):
             other_shop = _of_other_shop(line, suspense)
@@ -272,7 +262,7 @@ def transactions(
                 method=line.method,
                 cites=(line.line_id, *(cite for taken in each.fresh for cite in taken.cites)),
             )
-    for parts, lines in (*settled_abroad(seen), *taken_abroad(seen)):
+    for parts, lines in (*inputs.settled_abroad(seen), *inputs.taken_abroad(seen)):
         found = _abroad(order, parts, lines, rates)
         yield from (step for step in found if start <= step.at < end)
 
@@ -312,7 +302,11 @@ def _earned(
 
 
 def _of_line(
-    each: SettledLine, *, bank: BankView | None, withdrawn: Set[Key], other_shop: bool
+    each: inputs.SettledLine,
+    *,
+    bank: inputs.BankView | None,
+    withdrawn: Set[inputs.Key],
+    other_shop: bool,
 ) -> tuple[Posting, ...]:
     line, against = each.line, None
     transit = bank is not None and bank.on_its_way(line)
@@ -320,7 +314,7 @@ def _of_line(
     out_of: Role = "other_shops" if other_shop else "clearing"
     if line.kind in TO_BANK:
         into, out_of = "wallet", "in_transit" if transit or bank is None else "bank"
-    elif stays_in_wallet(line, withdrawn):
+    elif inputs.stays_in_wallet(line, withdrawn):
         into = "wallet"
     if line.kind in ("hold", "release"):
         out_of, against = "wallet", HELD_BACK
@@ -474,7 +468,7 @@ def opened(
             )
 
 
-def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
+def confirmed(bank: inputs.BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
     """Yield transactions for booked or exchanged money."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
@@ -496,7 +490,7 @@ def _of_link(link: Link) -> Iterator[Transaction]:
         steps.append(("exchanged at another rate", more, gains))
     for what, money, out_of in steps:
         yield Transaction(
-            at=dated(link),
+            at=inputs.dated(link),
             what=what,
             currency=money.currency,
             postings=_moving("exchange", out_of, money.minor),

@@ -18,16 +18,8 @@ from reconcile.matching.tally import Unsettled
 from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting import orders
+from reconcile.reporting import inputs, orders
 from reconcile.reporting import report as r
-from reconcile.reporting.inputs import (
-    BankView,
-    BreakSeen,
-    ChangeSeen,
-    OrderSeen,
-    SettledLine,
-    settled,
-)
 from reconcile.reporting.own_currency import Rates, in_own_currency
 from reconcile.reporting.report import CoverageRow
 
@@ -123,7 +115,7 @@ class BreakSums:
             bound, key=lambda line: (line.since, line.identity)
         )
 
-    def add(self, seen: BreakSeen) -> None:
+    def add(self, seen: inputs.BreakSeen) -> None:
         found = seen.found
         aged = max(self._as_of - found.since, 0) // DAY
         key = (found.cause, r.AGES[bisect_left(_AGES, aged)], seen.state, found.money.currency)
@@ -276,7 +268,7 @@ class PeriodTally:
         calendar: Calendar = IN_UTC,
         elsewhere: Set[str] = frozenset(),
         break_lines: int = BREAK_LINES_MAX,
-        bank: BankView | None = None,
+        bank: inputs.BankView | None = None,
         rates: Rates | None = None,
     ) -> None:
         """Begin with zero sums. Breaks must be added before orders."""
@@ -308,10 +300,10 @@ class PeriodTally:
         self._captures: Counter[str] = Counter()
         self._unsettled: orders.Totals[tuple[str, r.Age]] = orders.Totals()
 
-    def order(self, seen: OrderSeen) -> None:
+    def order(self, seen: inputs.OrderSeen) -> None:
         """Add an order, or statement lines without an order."""
         taking = seen.taking
-        lines = settled(seen, strange=self._breaks.never_notified)
+        lines = inputs.settled(seen, strange=self._breaks.never_notified)
         self._undated += sum(each.line.settled_at is None for each in lines)
         if self._scope.basis == "settled":
             moved = self._money_by_statement(
@@ -355,7 +347,7 @@ class PeriodTally:
                     )
                 )
 
-    def _settles(self, taking: LedgerLine, lines: tuple[SettledLine, ...]) -> None:
+    def _settles(self, taking: LedgerLine, lines: tuple[inputs.SettledLine, ...]) -> None:
         for taken in taking.taken:
             if taken.kind != "captured":
                 continue
@@ -401,7 +393,7 @@ class PeriodTally:
             if count > 0
         )
 
-    def found(self, seen: BreakSeen) -> None:
+    def found(self, seen: inputs.BreakSeen) -> None:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
@@ -438,7 +430,7 @@ class PeriodTally:
             for count, total in [found.get((currency, line), (0, 0))]
         )
 
-    def changed(self, seen: ChangeSeen) -> None:
+    def changed(self, seen: inputs.ChangeSeen) -> None:
         self._changes[seen.before, seen.after] += 1
         self._change_lines.add(
             r.ChangeLine(
@@ -530,7 +522,7 @@ class PeriodTally:
         )
 
     def _money_by_statement(
-        self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
+        self, lines: tuple[inputs.SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
         moved = False
         for each in lines:
@@ -548,7 +540,9 @@ class PeriodTally:
                 self._delays[bisect_left(DELAYS, taken.received_at - taken.at)] += 1
         return moved
 
-    def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
+    def _money_by_ledger(
+        self, taking: LedgerLine | None, lines: tuple[inputs.SettledLine, ...]
+    ) -> bool:
         moved = False
         apart: Counter[str] = Counter()
         # By identity: one event may state two equal movements.
@@ -592,7 +586,7 @@ class PeriodTally:
                 self._money.add(currency, "differs", minor)
         return moved
 
-    def _fee(self, each: SettledLine) -> None:
+    def _fee(self, each: inputs.SettledLine) -> None:
         line = each.line
         if line.kind in OF_WALLET:
             each = replace(each, gross=0, net=-each.fee)
