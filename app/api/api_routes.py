@@ -130,7 +130,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
-# --------------------------------------------------------------------------------------------------
+# --- all routes -----------------------------------------------------------------------------------
 
 
 class _Whole(Convertor[str]):

@@ -27,7 +27,7 @@ from app.core.problems import MEDIA_TYPE, ProblemDocument
 from app.orders.notify_shop import NotificationDocument
 from reconcile.documents import Keywords, OrderReference
 
-# --- jSON Schemas derived from the types of the API's documents -----------------------------------
+# --- JSON Schemas derived from the types of the API's documents -----------------------------------
 
 Schema = dict[str, typing.Any]
 
@@ -131,7 +131,7 @@ def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> typing.Any:
     return {"string": "…", "integer": schema.get("minimum", 0), "boolean": False}[kind]
 
 
-# --------------------------------------------------------------------------------------------------
+# --- the description ------------------------------------------------------------------------------
 
 OPERATIONS: Final = (
     *routes.OPERATIONS,

@@ -245,7 +245,7 @@ async def _opened_and_matched(pipe: Pipe, settings: Settings) -> None:
             pipe.send(matching.part())
 
 
-# --------------------------------------------------------------------------------------------------
+# --- one run --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
