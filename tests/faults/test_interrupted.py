@@ -220,7 +220,7 @@ def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
         for words in looking:
             assert command(tmp_path, *words).returncode == 0
         said = command(tmp_path, *again).stderr
-        assert re.match(rb"Judged (\d+) again: \1 accepted, 0 still refused", said), said
+        assert re.match(rb"Judged (\d+) deliveries again: \1 accepted, 0 still refused", said), said
         assert service.end(signal.SIGTERM) == 0
     verdicts = [answer.verdict for answer in told]
     assert verdicts == ["accepted"] * 5

@@ -110,8 +110,8 @@ def test_a_database_from_before_the_first_release_is_refused(
     for words in (["serve", "--port", "0"], ["db", "upgrade"], ["orders", "list"]):
         refused = command(tmp_path, *words, DATABASE_URL=empty_url)
         assert refused.returncode == 3
-        assert "at version 0031, older than 0.1.0" in word(refused)
-        assert "move it away and start with a new one" in word(refused)
+        assert "has version 0031, which is older than 0.1.0" in word(refused)
+        assert "start with a new database" in word(refused)
 
 
 def test_text_is_compared_by_its_bytes(url: str) -> None:

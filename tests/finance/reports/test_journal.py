@@ -512,7 +512,7 @@ def test_one_record_is_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
         columns=("Day", "Account", "Amount"),
         by_day=lambda each: (each.day, each.account, major_text(each.money)),
     )
-    monkeypatch.setattr("app.finance.reports.journal.JOURNAL_FORMS", {"sage": sage})
+    monkeypatch.setattr("app.finance.reports.journal_forms.JOURNAL_FORMS", {"sage": sage})
     some = [replace(each, currency="JPY") for each in month(1, end=END)][:1]
     lines = written(some, "sage", accounts_of(MERCHANT)).removeprefix("\ufeff").splitlines()
     assert lines[:2] == ["Day,Account,Amount", f"{format_instant(some[0].at)[:10]},090,1000"]
