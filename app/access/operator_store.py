@@ -234,7 +234,7 @@ class TokenEntry:
     created_at: Instant
     scopes: tuple[str, ...]
     until: Instant | None = None
-    """None for a token without expiry."""
+    """Expiry; None if the token does not expire."""
     revoked_at: Instant | None = None
     operator: str | None = None
     """The token's owner. None for a program's token."""

@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     """Content of a delivery after its body was read."""
 
     events: tuple[Event, ...]
-    """At least one event, in the order of the body."""
+    """Events of the body in their order, at least one."""
     environment: str | None
     """`sandbox`, `live`, or None if the provider does not state it."""
     unstated: bool = False

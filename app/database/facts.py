@@ -86,7 +86,7 @@ class DatabaseFacts:
 
     kind: Literal["SQLite", "PostgreSQL"]
     version: tuple[int, ...]
-    """For example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL."""
+    """Version number, such as (3, 40, 1) for SQLite or (18, 4) for PostgreSQL."""
     journal_mode: str | None = None
     """Journal mode of an SQLite file. None for PostgreSQL."""
     off: tuple[str, ...] = ()

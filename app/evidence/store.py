@@ -28,7 +28,7 @@ class StoredDelivery:
     size: int
     headers: str
     body: bytes | None
-    """None if deleted, or stored with an earlier delivery."""
+    """Body; None if deleted, or stored with an earlier delivery."""
     problem: str | None
     pruned_at: Instant | None
     envelope: str | None

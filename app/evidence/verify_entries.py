@@ -236,13 +236,13 @@ class Readings(NamedTuple):
     """Ids of deliveries, by how well the log proves their events."""
 
     proved: list[str]
-    """The whole event is proved."""
+    """Deliveries whose whole event is proved."""
     masked: list[str]
-    """Everything except masked texts is proved."""
+    """Deliveries whose event is proved except for masked texts."""
     bare: list[str]
-    """Nothing is sealed yet."""
+    """Deliveries that are not sealed yet."""
     several: list[str]
-    """The log has different events."""
+    """Deliveries for which the log has different events."""
 
 
 def readings_of(bundle: Bundle) -> Readings:

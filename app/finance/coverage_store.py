@@ -29,10 +29,10 @@ class CoverageLine:
     """BY_FILE, or the person who declared the line."""
     at: Instant
     number: int = 0
-    """From 1; 0 for a line that is not stored yet."""
+    """Number of the line, from 1; 0 for a line that is not stored yet."""
     of_import: int | None = None
     wallet: str | None = None
-    """None for the whole source."""
+    """Name of the wallet; None for the whole source."""
     reason: str | None = None
     withdraws: int | None = None
     """Number of the declared line that this line withdraws."""

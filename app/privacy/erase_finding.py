@@ -87,7 +87,7 @@ class Erasure:
     deliveries: list[str] = field(default_factory=list)
     """Deliveries with the number and without a readable order."""
     unreadable: set[str] = field(default_factory=set)
-    """Those of `deliveries` that could not be read."""
+    """Deliveries that could not be read."""
     gone_before: list[str] = field(default_factory=list)
     """Deliveries without order and body, which a backup can have."""
     wholes: list[str] = field(default_factory=list)

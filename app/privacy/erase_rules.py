@@ -103,13 +103,13 @@ class Periods:
     """Periods for which an erasure keeps data."""
 
     minimum: Duration = NO_TIME
-    """For all data, since the last change."""
+    """Time that all data are kept, since the last change."""
     accounts: Duration = NO_TIME
-    """Days of retention since the last evidence or booking."""
+    """Time that bookkeeping data are kept, since the last evidence or booking."""
     disputes: Duration = NO_TIME
-    """Days of retention since the order's last capture."""
+    """Time that disputable data are kept, since the order's last capture."""
     unallocated: Duration = NO_TIME
-    """For the payer of an unallocated payment, since the arrival."""
+    """Time that an unallocated payment's payer is kept, since the arrival."""
 
 
 def periods_of(settings: Settings) -> Periods:

@@ -48,15 +48,15 @@ class Retention:
     """Retention period of each class of stored deliveries; None for ever."""
 
     quiet: Duration | None
-    """For bodies and headers, since the order's last evidence."""
+    """Time that bodies and headers are kept, since the order's last evidence."""
     sources: frozenset[str]
     """Sources with a known redelivery time. Other deliveries are kept."""
     phones: Duration | None = None
-    """For digests of phone numbers, counted like `quiet`."""
+    """Time that digests of phone numbers are kept, counted like `quiet`."""
     rejections: Duration | None = None
-    """For refused deliveries, since the arrival."""
+    """Time that refused deliveries are kept, since the arrival."""
     book_phones: Duration | None = None
-    """For phone numbers in order books, since the import."""
+    """Time that phone numbers of order books are kept, since the import."""
     disputes: Duration = NO_TIME
     """Minimum for bodies and headers, since the order's last capture."""
 

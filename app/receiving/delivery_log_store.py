@@ -78,7 +78,7 @@ class RawDelivery:
     digest: str
     headers: str
     body: bytes | None
-    """None if pruned; `kept` then has the event."""
+    """Body; None if pruned, and then `kept` has the event."""
     whole: bytes | None
     """The whole body of a request with several events."""
     pruned_at: Instant | None

@@ -49,10 +49,10 @@ class ReceiverAnswer(NamedTuple):
 
     status: int
     verdict: str | None
-    """None for a 503."""
+    """Verdict on the delivery; None for an answer 503."""
     delivery_id: str
     reply: ProviderReply | None = None
-    """None for the usual answer."""
+    """Answer that the provider expects; None for the usual answer."""
     reason: NotStored | None = None
 
 

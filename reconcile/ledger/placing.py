@@ -25,7 +25,7 @@ class Placed(NamedTuple):
     """Order of an event according to the strongest evidence."""
 
     order: str | None
-    """None if an assignment was withdrawn."""
+    """Reference of the order; None if an assignment was withdrawn."""
     by: tuple[str, ...]
     """Ids of the evidence for the order."""
 

@@ -198,7 +198,7 @@ class Closing:
     by: str
     role: str
     proposed_at: Instant | None = None
-    """None if one person closed the month."""
+    """Time of the proposal; None if one person closed the month."""
     approved_by: str | None = None
     margin_days: int
     known_after: Instant
