@@ -38,7 +38,7 @@ EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
-"""Named values. Names ending in `_at` have an Instant, in `_us` a Duration."""
+"""Named values. A name ending in `_at` has an Instant, and one ending in `_us` a Duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Movement:
     """The record that states the amount, if no event does."""
 
     money: Money | None = field(init=False)
-    """The amount. None unless exactly one amount is stated."""
+    """Amount; None unless exactly one amount is stated."""
     cites: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

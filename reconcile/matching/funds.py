@@ -43,7 +43,7 @@ class Return(NamedTuple):
     source: str
     payment: str
     minor: int
-    """Positive. Negative if money came back, as after a won dispute or an undone refund."""
+    """Amount in minor units; negative if money came back, as after a won dispute."""
     currency: str
     at: Instant
     cites: tuple[str, ...]

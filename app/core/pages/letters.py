@@ -74,7 +74,7 @@ class LetterColumn:
     x: int
     time: str
     day: str
-    """The date. Empty unless the moment is the first of its day."""
+    """Date; empty unless the moment is the first of its day."""
     gap: str
     """Time since the moment before."""
     gap_x: int
