@@ -126,7 +126,7 @@ class ProposalKind:
         return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return the end of the proposer's time for the act."""
+        """Return the time until which the proposer may perform the approved act."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None

@@ -74,8 +74,8 @@ def check_same(
 ) -> None:
     """Raise CheckoutConflictError unless `request` repeats the earlier request of this payment.
 
-    Until the service has answered, everything must agree, because a key needs an unchanged body.
-    Afterwards only money and source must agree.
+    Until the service has answered, the whole body must be equal, because it is sent again under the
+    same idempotency key. Afterwards, only money and source must agree.
     """
     before = payment.requested.money
     if before != request.money:

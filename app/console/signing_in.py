@@ -166,7 +166,7 @@ class UnsentForms:
 
 
 NOT_TYPED: Final = frozenset({"form", "password", "username"})
-"""Form fields that are never stored while an operator signs in."""
+"""Form fields of the sign-in page that are never stored."""
 
 
 def _hashed(cookie: str) -> str:

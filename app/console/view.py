@@ -260,7 +260,8 @@ class Page:
     """Returns the document or a download. Raises NotFoundError, and UsageError for invalid
     parameters."""
     rows: str = ""
-    """Name of the document's list for the .csv file. By default the name of `load`."""
+    """Name of the document's list for the .csv file. If empty, it is the name of the function
+    `load`."""
     _: KW_ONLY
     template: str = ""
     """Template of the page. By default named like `load`."""

@@ -104,7 +104,8 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return the number of lines left out, and reset it; 0 before the minute is over.
+        """Return how many lines were left out, and reset this number. Return 0 within the first
+        minute.
 
         at_once  whether to report earlier
         """

@@ -132,7 +132,7 @@ def writing_engine(
     hosts: "Hosts | None" = None,
     holder: Holder | None = None,
 ) -> AsyncEngine:
-    """Return the engine of the only connection that writes and checkpoints.
+    """Return the engine of the only connection that writes.
 
     hosts   hosts of a PostgreSQL URL; None for SQLite
     holder  registration of this writer; None for SQLite

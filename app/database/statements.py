@@ -236,7 +236,7 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Return the result of `work`, a function without side effects, called while on a connection.
+    """Call `work`, a function without side effects, and return its result.
 
     On PostgreSQL, large work runs in another thread. On SQLite, the caller already runs in one.
     """

@@ -76,7 +76,7 @@ PAGE_BYTES: Final = 4096
 CHECKPOINT_PAGES = 12_000
 """Pages of the write-ahead log at which a checkpoint is due: 48 MB.
 
-A page that changes often is then copied less often.
+A large number saves copying pages that change often.
 """
 
 ROOM_PAGES: Final = 256

@@ -56,7 +56,7 @@ class LetterFacts:
     key: str
     zone: LetterZone | None = None
     unheard: Unheard = NOTHING
-    """Messages outside the history that can be about the order."""
+    """Unread messages and payments without an order that may concern this order."""
 
 
 STAMP: Final = "SANDBOX"

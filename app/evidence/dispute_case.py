@@ -139,7 +139,7 @@ class DisputeCase:
     behind_s: int = 0
     """Age in seconds of the oldest such unread delivery; 0 without one."""
     unheard: Unheard = NOTHING
-    """Messages outside the history that can be about the order."""
+    """Unread messages and payments without an order that may concern this order."""
 
     @property
     def overdue(self) -> bool:

@@ -123,7 +123,7 @@ class Dossier:
     attached: tuple[AttachedFile, ...] = ()
     zone: tzinfo | None = None
     unheard: Unheard = NOTHING
-    """Messages outside the history that can be about the order."""
+    """Unread messages and payments without an order that may concern this order."""
 
 
 def book_document(line: BookLine) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def check_source(
     *,
     known: Sequence[str] = (),
 ) -> None:
-    """Raise UsageError if a source belongs to another provider than the statement."""
+    """Raise UsageError if the source's provider is not one of `profiles`."""
     settings = sources.get(source)
     if settings is None or not profiles or settings.profile in (*profiles, *ANY_PROVIDER):
         return

@@ -97,7 +97,7 @@ class StoreState(Overview):
     backup: Instant | None
     """Time of the last recorded backup, if any."""
     refuses: str | None
-    """Sentence that says why nothing can be written now, if so."""
+    """Reason why writes are refused now; None if they are accepted."""
 
 
 ANSWER_S: Final = 10.0

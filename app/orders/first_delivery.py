@@ -47,7 +47,7 @@ async def wait_for_delivery(
 ) -> FirstDelivery | None:
     """Wait for the source's next delivery, and return it.
 
-    If none comes in time, return the latest one to an unknown source, or None.
+    If no delivery comes in time, return the latest delivery that named an unknown source, or None.
 
     began  called before the wait begins
     """

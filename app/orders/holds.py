@@ -256,5 +256,6 @@ async def _release(
 
 
 def author_of(who: Operator) -> str:
-    """Return a record's author, such as `operator:ada`, or without operators `account:root`."""
+    """Return the author to store in a record, such as `operator:ada`. Without operators, it is the
+    system account, such as `account:root`."""
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

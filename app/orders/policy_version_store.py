@@ -171,8 +171,8 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def forget_required(connection: AsyncConnection) -> None:
-    """Delete the instant since which orders need a price from the shop, because they no longer need
-    one."""
+    """Delete the time from which orders needed a price from the shop, because the setting is off
+    now."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
 
 

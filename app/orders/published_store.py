@@ -63,7 +63,8 @@ AHEAD: Final = 2**40
 """Minimum distance between a backup's last revision number and the first after its restore."""
 
 A_SECOND: Final = 2**20
-"""Factor from seconds since 1970 to the least first revision number after a restore."""
+"""Revision numbers for each second. After a restore, numbering continues at this factor times the
+seconds since 1970."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly, and therefore the highest number of a

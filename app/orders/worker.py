@@ -27,7 +27,8 @@ TRY_AGAIN_S: Final = 1.0
 busy."""
 
 BACKLOG_S: Final = 0.25
-"""Minimum seconds between two rounds while deliveries wait, so that an order is folded once."""
+"""Minimum seconds between two rounds while deliveries wait. Several deliveries of an order then
+need one fold."""
 
 LONG_BACKLOG_S: Final = 5.0
 """Maximum seconds between two rounds while deliveries wait: a quarter of the oldest's age."""

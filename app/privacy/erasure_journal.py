@@ -2,7 +2,7 @@
 
 NUMBER INSTANT KIND RULE IDS CHECK
 
-Ids that a person chose are keyed digests.
+An id that a person chose, such as an order's reference, is replaced by a keyed digest.
 """
 
 import fcntl

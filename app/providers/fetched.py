@@ -1,6 +1,6 @@
 """Store and read a provider's answers to our questions about its events.
 
-The stored bytes include the asked event's references, because an answer may not repeat them.
+The stored bytes include the references of the event, because answers often leave them out.
 """
 
 from collections.abc import Collection, Mapping

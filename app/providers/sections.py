@@ -175,7 +175,7 @@ class CustomerRule:
     email: Locations = ()
     name: Locations = ()
     card: Locations = ()
-    """A card's number or a part of it. The last four digits count."""
+    """A card's number or a part of it. Only the last four digits are used."""
     country: Annotated[str | None, rules.calling_code] = None
     """Calling code of phone numbers that begin with a single zero."""
 

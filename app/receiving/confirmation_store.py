@@ -111,7 +111,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Move waiting events with a known reference to the front."""
+    """Let waiting events whose reference is known be confirmed first."""
     for reference, kind, source in links:
         if connection.ask(_ANY_UNNAMED, (source,)):
             order = links[reference, kind, source]

@@ -24,7 +24,7 @@ LOOK_SHARED_S: Final = 1.0
 """Seconds between two checks on PostgreSQL."""
 
 IDLE_S: Final = 1.0
-"""Seconds without a written delivery after which read rows are deleted by themselves."""
+"""Seconds without a new delivery after which rows that were read are deleted."""
 
 NOTE_S: Final = 1.0
 """Minimum seconds between two transactions that only record a new commit's time."""

@@ -41,7 +41,7 @@ async def refuse_too_many(
 ) -> None:
     """Raise UsageError for too many phone numbers within an hour.
 
-    A body or full bundle counts as one phone number.
+    Looking at a body or a full bundle counts like one phone number.
     """
     if not proved(who):
         return

@@ -95,7 +95,7 @@ class LedgerLine:
     tendered: int = 0
     """Minor units of the whole price that are not part of `expected`."""
     on_top: tuple[Part, ...] = ()
-    """Amount that came on top of the price for each kind, in its currency."""
+    """Amounts paid beyond the price, one for each kind, such as tips."""
     failed: tuple[FailedRefund, ...] = ()
     """Refunds that failed."""
     fulfilled_at: Instant | None = None

@@ -82,7 +82,7 @@ class MatchRules:
     money_margin: Duration = DAY
     """Time that the money can lag behind a book line that says paid."""
     refund_margin: Duration = 10 * DAY
-    """Time that a refund that the book states can take to arrive."""
+    """Time within which a refund in the order book must have arrived."""
     fees: tuple[ExpectedFee, ...] = ()
     """Fee rules. The first that fits a line counts."""
     bank_margin: Duration = 5 * DAY
