@@ -344,7 +344,7 @@ def owner() -> operator_store.Operator:
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the acting person. Raise UsageError without permission."""
+    """Return the acting person. Raise UsageError if permission is missing."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
     if not known:
@@ -421,7 +421,7 @@ def entry_of(
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
-    """Add an operator. Raise UsageError for an unusable name or without permission."""
+    """Add an operator. Raise UsageError for an unusable name, or if permission is missing."""
     names.checked(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)

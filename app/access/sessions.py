@@ -58,7 +58,7 @@ async def invite_operator(
 ) -> str:
     """Create an invitation and return its secret token.
 
-    Raise UsageError without permission, or if the person has another role.
+    Raise UsageError if permission is missing, or if the person has another role.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -170,7 +170,7 @@ async def accept_invitation(
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
     """Return the secret token of a link to an operator's short session.
 
-    Raise UsageError without permission, and NotFoundError for an unknown operator.
+    Raise UsageError if permission is missing, and NotFoundError for an unknown operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -659,7 +659,7 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
     """End all sessions of a person. Return the number of ended sessions.
 
-    Raise NotFoundError for an unknown person, and UsageError without permission.
+    Raise NotFoundError for an unknown person, and UsageError if permission is missing.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)

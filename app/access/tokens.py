@@ -166,7 +166,7 @@ def no_token(name: str) -> NotFoundError:
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
     """Revoke a token.
 
-    Raise NotFoundError without such an active token, and UsageError without permission.
+    Raise NotFoundError without such an active token, and UsageError if permission is missing.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)

@@ -309,7 +309,7 @@ class Parent:
 def give_way_to_parent(*, folding: bool = False) -> None:
     """Lower this process's priority below the receiver's, because senders wait.
 
-    folding  whether this process folds; its priority is even lower
+    folding  True for a process that folds, whose priority is lower still
     """
     os.nice(3 * NICENESS if folding else NICENESS)
 

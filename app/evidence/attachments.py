@@ -409,8 +409,8 @@ async def read_attachment(
 ) -> tuple[Attachment, bytes]:
     """Return an attachment with its bytes, and write an audit entry.
 
-    Raise UsageError without permission or for a deleted file, and NotFoundError for an unknown
-    attachment.
+    Raise UsageError if permission is missing, or for a deleted file, and NotFoundError for an
+    unknown attachment.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")

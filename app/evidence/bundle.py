@@ -375,7 +375,7 @@ async def build_evidence(
 ) -> Built:
     """Build an order's evidence bundle. Personal data needs a reason and permission.
 
-    Raise UsageError without permission or reason, and NotFoundError for an unknown order.
+    Raise UsageError if permission or a reason is missing, and NotFoundError for an unknown order.
     """
     full = request.reason is not None
     if full:

@@ -307,8 +307,8 @@ async def begin_origin(
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
     """Give the log a new origin. Return its origin and keys.
 
-    No other process may use the database. Raise NotFoundError without a log, and UsageError without
-    permission.
+    No other process may use the database. Raise NotFoundError without a log, and UsageError if
+    permission is missing.
     """
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -346,7 +346,7 @@ def fingerprint_of(public: str) -> str:
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
     """Make a new signing key that the old key endorses.
 
-    Raise ConfigurationError for an unusable log or file, and UsageError without permission.
+    Raise ConfigurationError for an unusable log or file, and UsageError if permission is missing.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")

@@ -221,7 +221,7 @@ DOCUMENTS = {
 
 - A dictionary stands for an object with exactly these members; `?` marks an optional member. A
   pattern as a key stands for all matching names.
-- A list stands for a list of elements of its one form.
+- A list with one form stands for a list whose elements have this form.
 - A tuple stands for a list of this length.
 - A pattern stands for a matching text.
 - A function returns true for a valid value.

@@ -82,7 +82,7 @@ async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
     """Close a month, make a proposal for two people, or return all reasons against closing. Raise
-    UsageError without permission, or for a wrong month."""
+    UsageError if permission is missing, or for a wrong month."""
     alone = await may_close_alone(context) and not request.exceptions
     because = EXCEPTED if request.exceptions else NOT_ALONE
     if not alone and not request.reason.strip():

@@ -62,8 +62,8 @@ async def import_file(
     name: str,
     progress: Progress,
 ) -> Imported:
-    """Import a file, or only report what an import would do. Raise UsageError without permission,
-    or if a booking would count twice."""
+    """Import a file, or only report what an import would do. Raise UsageError if permission is
+    missing, or if a booking would count twice."""
     if request.rejects is not None and not request.accept_good:
         raise UsageError("--rejects works only with --accept-good: give both")
     aside = request.accept_good and not request.dry_run

@@ -349,8 +349,8 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, with an audit entry. Raise UsageError without permission, and the
-    errors of `reconcile_period`."""
+    """Reconcile for an operator, with an audit entry. Raise UsageError if permission is missing,
+    and the errors of `reconcile_period`."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:

@@ -255,7 +255,7 @@ async def run_claimed(
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Run an entry now. Raise UsageError without permission, and NotFoundError for an unknown
+    """Run an entry now. Raise UsageError if permission is missing, and NotFoundError for an unknown
     entry."""
     entry = schedule.entry(name)
     async with context.database.writing() as connection:

@@ -211,7 +211,7 @@ async def take_alarm(
 ) -> None:
     """Store who handles an alarm, and how far the person is.
 
-    Raises NotFoundError if the alarm is over, and UsageError without permission.
+    Raises NotFoundError if the alarm is over, and UsageError if permission is missing.
     """
     alarm = lasting.get(name)
     if alarm is None:

@@ -142,7 +142,7 @@ async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Return a sentence on why nothing can be written now, if so.
+    """Return the reason why writes are refused now; None if writes are accepted.
 
     Raise StoreUnavailable or StorePoisoned if the database cannot be used.
     """

@@ -95,7 +95,7 @@ async def unreadable_since(
 async def sessions_since(
     connection: AsyncConnection, start: Instant, *, enough: int
 ) -> list[Instant]:
-    """Return the times of the first later sessions."""
+    """Return the times of the first sessions after `start`, at most `enough`."""
     rows = await connection.execute(
         text(
             "SELECT recorded_at FROM records WHERE id >= :start AND id < 'rec_g' "

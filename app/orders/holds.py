@@ -178,7 +178,7 @@ async def release(
     reason  the reason of the holds
     why     the person's own words
 
-    Raises NotFoundError if an order is not held for this, and UsageError without permission.
+    Raises NotFoundError if an order is not held for this, and UsageError if permission is missing.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:
@@ -210,7 +210,7 @@ async def release_all(
     reason  the reason of the holds
     why     the person's own words
 
-    Raises UsageError without permission.
+    Raises UsageError if permission is missing.
     """
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:

@@ -395,7 +395,8 @@ async def redeliver(
 
     revisions  their numbers; None for all that were tried and not accepted
 
-    Raises NotFoundError for a number without a notification, and UsageError without permission.
+    Raises NotFoundError for a number without a notification, and UsageError if permission is
+    missing.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()

@@ -20,7 +20,7 @@ ABOVE_ALL: Final = 2**62
 async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
     """Add a note to an order.
 
-    Raises UsageError without permission, or for an unsuitable note, and NotFoundError for an
+    Raises UsageError if permission is missing, or for an unsuitable note, and NotFoundError for an
     unknown order.
     """
     await explain_order(context, order)

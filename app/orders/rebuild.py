@@ -130,10 +130,11 @@ Elsewhere = Callable[..., Awaitable[Any]]
 
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
-    """Start `jobs` processes with a context's settings and policy, and end them with the block.
+    """Start `jobs` processes with a context's settings and policy. End the processes when the block
+    ends.
 
-    Yield a function that runs another function in one of them. It raises UnreachableError with the
-    message `died` if a process has died.
+    Yield a function that runs a given function in one of the processes. It raises UnreachableError
+    with the message `died` if a process has died.
     """
     pool = ProcessPoolExecutor(
         jobs,

@@ -42,7 +42,7 @@ async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
 async def retry(context: AppContext, *, by: str | None = None) -> int:
     """Let the reader try all deliveries again that were set aside. Return their number.
 
-    Raises UsageError without permission.
+    Raises UsageError if permission is missing.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")

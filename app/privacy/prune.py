@@ -335,7 +335,7 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Seal and delete old data for a person. Raise UsageError without permission."""
+    """Seal and delete old data for a person. Raise UsageError if permission is missing."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)

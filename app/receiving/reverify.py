@@ -56,7 +56,7 @@ async def reverify(
 ) -> Reverified:
     """Verify all stored rejections, and store the genuine ones as deliveries.
 
-    Raise ConfigurationError for an unknown source, and UsageError without permission.
+    Raise ConfigurationError for an unknown source, and UsageError if permission is missing.
     """
     if only is not None and only not in context.sources:
         raise ConfigurationError(

@@ -131,7 +131,7 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join the orders and book lines that people matched."""
+    """Join the orders with the lines of the order book that people matched to them."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}

@@ -164,7 +164,7 @@ class Lines:
     """Common status of the lines."""
     currencies: frozenset[str]
     charge: int
-    """Sum of the positive amounts. A charge that two lines state counts once."""
+    """Sum of the positive amounts. If two lines state one charge, it counts once."""
     credit: int
     """Sum of the negative amounts and of the refunds, as a positive number."""
     placed_at: Instant | None

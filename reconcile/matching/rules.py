@@ -294,7 +294,8 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why a book may lack this money; None if not."""
+        """Return the reason why an order book may lack this money; None if the book must contain
+        it."""
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits
@@ -305,7 +306,7 @@ class Terms:
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Return why this money may be missing; None if not."""
+        """Return the reason why this money may be missing; None if it must be there."""
         due = None if placed_at is None else placed_at + self.rules.money_margin
         if self.lost_in(placed_at, due) is not None:
             return "not_covered"
@@ -334,7 +335,7 @@ class Terms:
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return why statements may lack this money; None if not."""
+        """Return the reason why statements may lack this money; None if they must contain it."""
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())
         waits = waits_in(spans, at, due=due, as_of=self.as_of)
