@@ -10,7 +10,8 @@ from typing import Final
 from sqlalchemy import column, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database import statements
+from app.core.errors import StorePoisoned
+from app.database import faults, statements
 from app.database.locks import SEALING, take_lock
 from app.sealing.leaf_store import LEAF_SELECT, Leaf
 from app.sealing.log_queue_store import Unsealed, log_size
@@ -219,7 +220,10 @@ def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
-    """Return the log's origins and keys; None if no log has begun."""
+    """Return the log's origins and keys; None if no log has begun.
+
+    Raise StorePoisoned for a log without a key, as a copy of a file in use can have.
+    """
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name IN (:origin, :earlier)"),
         {"origin": _ORIGIN, "earlier": _EARLIER},
@@ -231,6 +235,8 @@ async def identity(connection: AsyncConnection) -> Identity | None:
     if _ORIGIN not in facts:
         return None
     keys = found.all()
+    if not keys:
+        raise StorePoisoned(f"the database is incomplete: its log has no key; {faults.PUT_BACK}")
     return Identity(
         origin=facts[_ORIGIN],
         earlier=earlier_origins(facts),

@@ -21,7 +21,6 @@ from reconcile.periods import IN_UTC, Calendar
 from reconcile.reporting import inputs, orders
 from reconcile.reporting import report as r
 from reconcile.reporting.own_currency import Rates, in_own_currency
-from reconcile.reporting.report import CoverageRow
 
 # --- coverage rows of a report: days that imported files cover ------------------------------------
 
@@ -30,7 +29,7 @@ _KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", 
 
 def coverage_rows(
     coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
-) -> tuple[CoverageRow, ...]:
+) -> tuple[r.CoverageRow, ...]:
     """Return the report's coverage rows."""
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]
@@ -57,14 +56,14 @@ def _rows(
     payments: int,
     start: Instant,
     end: Instant,
-) -> Iterator[CoverageRow]:
+) -> Iterator[r.CoverageRow]:
     within: list[tuple[Instant | None, Instant | None]] = [
         (max(span.since, start), min(span.until, end))
         for span in covered.spans
         if span.since < end and span.until > start
     ]
     for since, until in within or [(None, None)]:
-        yield CoverageRow(
+        yield r.CoverageRow(
             kind=kind,
             name=covered.name,
             wallet=covered.wallet,

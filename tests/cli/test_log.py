@@ -27,6 +27,18 @@ def change(folder: Path, sql: str) -> None:
         connection.commit()
 
 
+def test_a_log_without_its_key_is_an_incomplete_database(
+    run: Run, filled: dict[str, str], tmp_path: Path
+) -> None:
+    """A copy that was made of a database in use can lack rows."""
+    assert run("log", "seal").code == 0
+    change(tmp_path, "DELETE FROM log_keys")
+    for words in (("log", "seal"), ("log", "verify")):
+        refused = run(*words)
+        assert (refused.code, refused.out) == (4, ""), words
+        assert "its log has no key; restore a backup" in refused.err
+
+
 @pytest.mark.slow
 def test_from_a_delivery_to_a_proof(run: Run, filled: dict[str, str], tmp_path: Path) -> None:
     """Nothing is sealed, then all is; a stranger checks the proof with what is printed."""
